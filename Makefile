@@ -1,0 +1,44 @@
+# `make demo` and `make test` are all a newcomer needs; both set up .venv on their first run.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: install demo test lint types architecture tests fix clean
+
+install: $(INSTALLED)
+
+# The stamp is written last, so that an interrupted installation goes on at the next call.
+# torch comes first: alone, pip takes the CPU build that our bounds then hold on to.
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "cascader needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 2; }
+	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'
+	touch $@
+
+demo: install
+	$(RUN)/cascader demo
+
+test: lint types architecture tests
+
+lint: install
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+
+types: install
+	$(RUN)/mypy
+
+architecture: install
+	$(RUN)/lint-imports
+
+tests: install
+	$(RUN)/pytest
+
+fix: install
+	$(RUN)/ruff check --fix .
+	$(RUN)/ruff format .
+
+clean:
+	rm -rf $(VENV) dist build

@@ -1,0 +1,84 @@
+"""Knowledge graph link prediction: an embedding proposes, language models rerank.
+
+The public names are loaded when they are first used, so that `import cascader` stays light.
+
+>>> import cascader
+>>> kg = cascader.KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "pain")])
+>>> len(kg.entities), len(kg.relations), len(kg.train)
+(3, 1, 2)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from cascader.datasets import Split, load_dataset, open_graph, read_graph, write_graph
+    from cascader.errors import CascaderError, DataError, MissingExtraError, StorageError, UnknownNameError
+    from cascader.evaluation import Comparison, Evaluation, Metrics, compare, evaluate
+    from cascader.graph import Candidates, Entity, KnowledgeGraph, KnownAnswers, Queries, Relation, Side
+    from cascader.models import Frequency
+    from cascader.scorer import Scorer
+
+_HOMES = {
+    "cascader.datasets": ("Split", "load_dataset", "open_graph", "read_graph", "write_graph"),
+    "cascader.errors": (
+        "CascaderError",
+        "DataError",
+        "MissingExtraError",
+        "StorageError",
+        "UnknownNameError",
+    ),
+    "cascader.evaluation": ("Comparison", "Evaluation", "Metrics", "compare", "evaluate"),
+    "cascader.graph": (
+        "Candidates",
+        "Entity",
+        "KnowledgeGraph",
+        "KnownAnswers",
+        "Queries",
+        "Relation",
+        "Side",
+    ),
+    "cascader.models": ("Frequency",),
+    "cascader.scorer": ("Scorer",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Candidates",
+    "CascaderError",
+    "Comparison",
+    "DataError",
+    "Entity",
+    "Evaluation",
+    "Frequency",
+    "KnowledgeGraph",
+    "KnownAnswers",
+    "Metrics",
+    "MissingExtraError",
+    "Queries",
+    "Relation",
+    "Scorer",
+    "Side",
+    "Split",
+    "StorageError",
+    "UnknownNameError",
+    "__version__",
+    "compare",
+    "evaluate",
+    "load_dataset",
+    "open_graph",
+    "read_graph",
+    "write_graph",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'cascader' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,62 @@
+"""The commands, and what every one of them does alike: log, fail, and exit."""
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+import cascader
+from cascader.cli import data, evaluations
+from cascader.cli.console import errors, printable
+from cascader.errors import CascaderError
+
+app = typer.Typer(
+    name="cascader",
+    help="Complete a knowledge graph: ask (aspirin, treats, ?) and get every entity ranked.",
+    epilog="Start with: cascader demo",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+app.add_typer(data.app, name="data")
+app.command()(evaluations.baseline)
+app.command()(evaluations.compare)
+app.command()(evaluations.demo)
+
+#: Bad input, as opposed to 1 for a bug of ours.
+BAD_INPUT = 2
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cascader {cascader.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Complete a knowledge graph: ask (aspirin, treats, ?) and get every entity ranked."""
+
+
+class _OneLine(logging.Handler):
+    """Log records as lines of their own on standard error, without what a terminal would obey."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        errors.print(f"note: {printable(record.getMessage())}")
+
+
+def main() -> None:
+    """Run the command line; what the user can mend is said in a sentence, with exit code 2."""
+    logging.basicConfig(level=logging.INFO, handlers=[_OneLine()])
+    try:
+        app()
+    except CascaderError as error:
+        errors.print(f"error: {printable(str(error))}")
+        sys.exit(BAD_INPUT)

@@ -1,0 +1,41 @@
+"""Where commands print, and how: texts of a graph are shown as they are, never as markup or terminal commands."""
+
+import sys
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_PIPED_WIDTH = 160
+
+
+def _console(to_stderr: bool) -> Console:
+    stream = sys.stderr if to_stderr else sys.stdout
+    width = None if stream.isatty() else _PIPED_WIDTH
+    return Console(stderr=to_stderr, markup=False, emoji=False, highlight=False, soft_wrap=True, width=width)
+
+
+output = _console(to_stderr=False)
+errors = _console(to_stderr=True)
+
+
+def printable(text: str) -> str:
+    """The text with every control character shown as a blank, so that none can command the terminal."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> Table:
+    """A plain table; the columns named in `numbers` are set flush right."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(printable(cell)) for cell in row))
+    return made
+
+
+def shortened(text: str, length: int = 60) -> str:
+    """At most `length` characters of a text."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"

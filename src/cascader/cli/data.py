@@ -1,0 +1,135 @@
+"""`cascader data`: which graphs there are, what is in them, whether a file is fit, and other formats."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cascader.cli.console import output, shortened, table
+from cascader.datasets import CATALOG, Counts, Format, Split, locate, open_graph, read_graph, write_graph
+from cascader.datasets.findings import findings
+from cascader.errors import DataError
+from cascader.evaluation import relation_kinds
+from cascader.graph import KnowledgeGraph
+
+app = typer.Typer(help="List, show, check and convert graphs.", no_args_is_help=True, rich_markup_mode=None)
+
+_COUNTS = ("entities", "relations", "train", "valid", "test")
+
+NameOrPath = Annotated[str, typer.Argument(help="A name that `cascader data list` shows, or a path.")]
+OwnPath = Annotated[Path, typer.Argument(help="A folder, a file of triples, or an archive.")]
+EntityTable = Annotated[Path | None, typer.Option("--entities", help="A table of id, name, description, type.")]
+RelationTable = Annotated[Path | None, typer.Option("--relations", help="A table of id, name.")]
+ValidShare = Annotated[
+    float, typer.Option("--valid", help="The share to hold back for valid if the graph comes in one piece.")
+]
+TestShare = Annotated[float, typer.Option("--test", help="The share to hold back for test, likewise.")]
+Seed = Annotated[int, typer.Option("--seed", help="Draws what is held back.")]
+Unseen = Annotated[
+    bool, typer.Option("--allow-unseen", help="Let valid and test have entities that train never shows.")
+]
+
+
+@app.command("list", epilog="Example: cascader data list")
+def list_() -> None:
+    """List the graphs we know by name."""
+    rows = []
+    for dataset in CATALOG.values():
+        counts = [f"{count:,}" for count in dataset.counts] if dataset.counts else ["–"] * len(_COUNTS)
+        rows.append([dataset.name, *counts, _at_hand(dataset.name), dataset.title])
+    output.print(table(["name", *_COUNTS, "at hand", "what"], rows, numbers=_COUNTS))
+    output.print("Licences and homes: cascader data show NAME")
+
+
+def _at_hand(name: str) -> str:
+    try:
+        return "yes" if all(locate(source) for source in CATALOG[name].sources) else "download"
+    except DataError:
+        return "damaged"
+
+
+@app.command(epilog="Example: cascader data show codex-s")
+def show(graph: NameOrPath) -> None:
+    """Show a graph: its home and licence, its size, its texts, its relations, and some triples."""
+    kg = open_graph(graph)
+    if kg.name in CATALOG and not Path(graph).exists():
+        dataset = CATALOG[kg.name]
+        output.print(f"{dataset.title}\nlicence: {dataset.licence}")
+        for source in (*dataset.sources, *dataset.optional_sources):
+            output.print(f"home: {source.home}")
+    _print_counts(kg)
+    _print_texts(kg)
+    _print_relations(kg)
+    _print_examples(kg)
+
+
+@app.command(epilog="Example: cascader data check my-graph.tsv --entities my-entities.tsv")
+def check(
+    path: OwnPath,
+    entities: EntityTable = None,
+    relations: RelationTable = None,
+    valid: ValidShare = Split.valid,
+    test: TestShare = Split.test,
+    seed: Seed = Split.seed,
+    unseen: Unseen = Split.unseen_entities,
+) -> None:
+    """Check a graph of your own: read all of it, count it, and say what is missing, odd or leaking."""
+    kg = read_graph(path, entities=entities, relations=relations, split=Split(valid, test, seed, unseen))
+    _print_counts(kg)
+    found = findings(kg)
+    for finding in found:
+        output.print(f"- {finding}")
+    output.print("The graph can be used." + ("" if found else " Nothing odd was found."))
+
+
+@app.command(epilog="Example: cascader data convert my-graph.ttl --to parquet --out my-graph/")
+def convert(
+    graph: NameOrPath,
+    to: Annotated[Format, typer.Option("--to", help="The format to write.")],
+    out: Annotated[Path, typer.Option("--out", help="A new folder for train, valid, test, entities and relations.")],
+    entities: EntityTable = None,
+    relations: RelationTable = None,
+    valid: ValidShare = Split.valid,
+    test: TestShare = Split.test,
+    seed: Seed = Split.seed,
+    unseen: Unseen = Split.unseen_entities,
+) -> None:
+    """Write a graph in another format: all of it or nothing."""
+    if Path(graph).exists():
+        kg = read_graph(graph, entities=entities, relations=relations, split=Split(valid, test, seed, unseen))
+    else:
+        kg = open_graph(graph)
+    write_graph(kg, out, to)
+    _print_counts(kg)
+    output.print(f"Written to {out}.")
+
+
+def _print_counts(kg: KnowledgeGraph) -> None:
+    counts = [f"{count:,}" for count in Counts.of(kg)]
+    output.print(table(["graph", *_COUNTS, "sha256"], [[kg.name, *counts, kg.data_hash[:12]]], numbers=_COUNTS))
+
+
+def _print_texts(kg: KnowledgeGraph) -> None:
+    words = [len(entity.description.split()) for entity in kg.entities]
+    described = sum(count > 0 for count in words)
+    typed = sum(bool(entity.type) for entity in kg.entities)
+    mean = sum(words) / described if described else 0
+    output.print(
+        f"{described:,} of {len(words):,} entities have a description (mean {mean:.1f} words), {typed:,} have a type."
+    )
+
+
+def _print_relations(kg: KnowledgeGraph, most: int = 12) -> None:
+    kinds = relation_kinds(kg)
+    counts = [int((kg.train[:, 1] == relation).sum()) for relation in range(len(kg.relations))]
+    order = sorted(range(len(counts)), key=lambda relation: -counts[relation])
+    rows = [[kg.relations[r].name, kg.relations[r].id, str(kinds[r]), f"{counts[r]:,}"] for r in order[:most]]
+    output.print(table(["relation", "id", "kind", "train triples"], rows, numbers=["train triples"]))
+    if len(order) > most:
+        output.print(f"and {len(order) - most:,} more relations")
+
+
+def _print_examples(kg: KnowledgeGraph, most: int = 3) -> None:
+    for head, relation, tail in kg.train[:most]:
+        sentence = f"{kg.entities[head].name} — {kg.relations[relation].name} — {kg.entities[tail].name}"
+        output.print(f"for example: {shortened(sentence, 150)}")

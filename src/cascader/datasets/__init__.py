@@ -1,0 +1,36 @@
+"""Graphs by name and from files, into and out of every format that people use."""
+
+from pathlib import Path
+
+from cascader.datasets.catalog import CATALOG, Counts, Dataset, load_dataset
+from cascader.datasets.download import Source, fetch, locate
+from cascader.datasets.readers import read_graph
+from cascader.datasets.splitting import Split, split_triples
+from cascader.datasets.wordnet import read_wordnet
+from cascader.datasets.writers import FORMATS, Format, write_graph
+from cascader.graph import KnowledgeGraph
+
+__all__ = [
+    "CATALOG",
+    "FORMATS",
+    "Counts",
+    "Dataset",
+    "Format",
+    "Source",
+    "Split",
+    "fetch",
+    "load_dataset",
+    "locate",
+    "open_graph",
+    "read_graph",
+    "read_wordnet",
+    "split_triples",
+    "write_graph",
+]
+
+
+def open_graph(name_or_path: str | Path) -> KnowledgeGraph:
+    """A graph of the catalog by its name, or people's own by its path; a path with that name goes first."""
+    if not Path(name_or_path).exists() and str(name_or_path).lower() in CATALOG:
+        return load_dataset(str(name_or_path))
+    return read_graph(name_or_path)

@@ -1,0 +1,178 @@
+"""How each benchmark's files become a graph, their traps included."""
+
+import io
+import json
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cascader.datasets.archives import read_members
+from cascader.datasets.tables import parse_table
+from cascader.datasets.triples import statements_of
+from cascader.errors import DataError
+from cascader.graph import SPLITS, Entity, KnowledgeGraph, Relation, Triples
+from cascader.graph.arrays import frozen_triples
+
+logger = logging.getLogger(__name__)
+
+#: By the name a file is kept under; None where an optional file could not be had.
+Files = Mapping[str, Path | None]
+Row = dict[str, str]
+
+
+def read_repodb(files: Files) -> KnowledgeGraph:
+    """Drugs and the diseases they treat; "unknown disease" says nothing, so it is no description."""
+
+    def entity(id_: str, row: Row) -> Entity:
+        description = "" if row["description"].startswith("unknown ") else row["description"]
+        return Entity(id_, row["name"], description, row["ent_type"])
+
+    return _read_numbered("repodb", _required(files, "cascader-repodb.zip"), entity, lambda id_, row: row["name"])
+
+
+def read_codex_s(files: Files) -> KnowledgeGraph:
+    """Wikidata, with a short description and the beginning of the Wikipedia article."""
+
+    def entity(id_: str, row: Row) -> Entity:
+        return Entity(id_, row["name"], _joined(row["description"], row["extract"]), row["ent_type"])
+
+    return _read_numbered("codex-s", _required(files, "cascader-codex-s.zip"), entity, lambda id_, row: row["name"])
+
+
+def read_wn18rr(files: Files) -> KnowledgeGraph:
+    """WordNet; the release's relation names are those of FB15k-237, so the ids are spelt out instead."""
+
+    def entity(id_: str, row: Row) -> Entity:
+        if row["entity_id"].zfill(8) != id_:  # the text file drops leading zeros
+            raise DataError(f"wn18rr: the text of {row['entity_id']} stands where {id_} was expected.")
+        return Entity(id_, row["name"], row["description"])
+
+    archive = _required(files, "cascader-wn18rr.zip")
+    return _read_numbered("wn18rr", archive, entity, lambda id_, row: id_.strip("_").replace("_", " "))
+
+
+def _read_numbered(
+    name: str, archive: Path, entity: Callable[[str, Row], Entity], relation_name: Callable[[str, Row], str]
+) -> KnowledgeGraph:
+    """The authors' archives: ids and triples by number, texts in a table in the order of those numbers."""
+    names = [
+        "entity_ids.del",
+        "relation_ids.del",
+        "entity_text.tsv",
+        "relation_text.tsv",
+        *(f"{s}.del" for s in SPLITS),
+    ]
+    members = read_members(archive, [f"{name}/{member}" for member in names])
+
+    def rows(member: str, header: frozenset[str] = frozenset()) -> list[Row]:
+        table = parse_table(io.BytesIO(members[f"{name}/{member}"]), f"{archive.name}/{member}", header)
+        columns = table.header or tuple(str(column) for column in range(table.width))
+        return [dict(zip(columns, (text.strip() for text in row), strict=True)) for row in table.rows]
+
+    entity_texts = rows("entity_text.tsv", frozenset({"name"}))
+    relation_texts = rows("relation_text.tsv", frozenset({"name"}))
+    entities = [entity(row["1"], text) for row, text in zip(rows("entity_ids.del"), entity_texts, strict=True)]
+    # Not strict: WN18RR's table of relation texts is the one of another benchmark.
+    relations = [
+        Relation(row["1"], relation_name(row["1"], text))
+        for row, text in zip(rows("relation_ids.del"), relation_texts, strict=False)
+    ]
+    splits = [frozen_triples([[int(v) for v in row.values()] for row in rows(f"{split}.del")]) for split in SPLITS]
+    return KnowledgeGraph(name, tuple(entities), tuple(relations), *splits)
+
+
+def read_fb15k_237(files: Files) -> KnowledgeGraph:
+    """Freebase; an entity's text is "name -- first sentence", or the name alone."""
+    archive = _required(files, "conve-FB15k-237.tar.gz")
+    members = read_members(archive, [f"{split}.txt" for split in SPLITS])
+    texts = _two_columns(_required(files, "star-fb15k-237-entity2text.txt"))
+    relation_names = _two_columns(_required(files, "star-fb15k-237-relation2text.txt"))
+
+    def entity(id_: str) -> Entity:
+        name, _, description = texts.get(id_, id_).partition(" -- ")
+        return Entity(id_, name.strip(), description.strip())
+
+    return _from_names(
+        "fb15k-237",
+        {split: members[f"{split}.txt"] for split in SPLITS},
+        entity,
+        lambda id_: Relation(id_, relation_names.get(id_, id_)),
+    )
+
+
+def read_codex_m(files: Files) -> KnowledgeGraph:
+    """Wikidata; the entity texts are fetched where there is a network, the structure works without them."""
+    labels = json.loads(_required(files, "codex-relations-en.json").read_text(encoding="utf-8"))
+    entity = _codex_entities(files)
+    return _from_names(
+        "codex-m",
+        {split: _required(files, f"codex-m-{split}.txt").read_bytes() for split in SPLITS},
+        entity,
+        lambda id_: Relation(id_, labels[id_]["label"]),
+    )
+
+
+def _codex_entities(files: Files) -> Callable[[str], Entity]:
+    path, extracts = files.get("codex-entities-en.json"), files.get("codex-extracts-en.zip")
+    if path is None:
+        return lambda id_: Entity(id_, id_)
+    try:
+        texts: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+        articles = {} if extracts is None else _articles(extracts)
+        return lambda id_: Entity(
+            id_, texts[id_]["label"], _joined(texts[id_].get("description") or "", articles.get(id_, ""))
+        )
+    except (ValueError, AttributeError) as error:
+        raise DataError(
+            f"{path} is not the JSON of CoDEx's entities: {error}. Delete it to have it fetched anew."
+        ) from error
+
+
+def _articles(archive: Path) -> dict[str, str]:
+    """The text files of the archive, by the entity id that is their name."""
+    import zipfile
+
+    with zipfile.ZipFile(archive) as file:
+        return {
+            Path(name).stem: file.read(name).decode(errors="replace").strip()
+            for name in file.namelist()
+            if name.endswith(".txt")
+        }
+
+
+def _from_names(
+    name: str,
+    contents: Mapping[str, bytes],
+    entity: Callable[[str], Entity],
+    relation: Callable[[str], Relation],
+) -> KnowledgeGraph:
+    """A graph from triples of ids; indices go by first appearance in train, valid, test."""
+    train, valid, test = (
+        statements_of(parse_table(io.BytesIO(content), f"{name} {split}", frozenset())).triples
+        for split, content in contents.items()
+    )
+    plain = KnowledgeGraph.from_triples(train, valid, test)
+    splits: list[Triples] = [plain.split(split) for split in SPLITS]
+    return KnowledgeGraph(
+        name,
+        tuple(entity(e.id) for e in plain.entities),
+        tuple(relation(r.id) for r in plain.relations),
+        *splits,
+    )
+
+
+def _two_columns(path: Path) -> dict[str, str]:
+    with path.open("rb") as stream:
+        table = parse_table(stream, path.name, frozenset())
+    return {row[0].strip(): row[1].strip() for row in table.rows}
+
+
+def _joined(short: str, long: str) -> str:
+    return f"{short}. {long}" if short and long else short or long
+
+
+def _required(files: Files, name: str) -> Path:
+    path = files[name]
+    if path is None:
+        raise DataError(f"{name} is missing.")
+    return path

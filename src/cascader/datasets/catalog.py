@@ -1,0 +1,194 @@
+"""The paper's five benchmarks and the embedded default: homes, checksums, licences, and the counts they must show."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from cascader.datasets import benchmarks, wordnet
+from cascader.datasets.download import Source, fetch
+from cascader.errors import DataError, StorageError
+from cascader.graph import KnowledgeGraph
+
+logger = logging.getLogger(__name__)
+
+_AUTHORS = "https://raw.githubusercontent.com/tsafavi/cascader/HEAD/data"
+_CODEX = "https://raw.githubusercontent.com/tsafavi/codex/HEAD/data"
+_CONVE = "https://raw.githubusercontent.com/TimDettmers/ConvE/HEAD"
+_STAR = "https://raw.githubusercontent.com/wangbo9719/StAR_KGC/HEAD/StAR/data/FB15k-237"
+
+
+class Counts(NamedTuple):
+    """The size of a graph."""
+
+    entities: int
+    relations: int
+    train: int
+    valid: int
+    test: int
+
+    @classmethod
+    def of(cls, kg: KnowledgeGraph) -> "Counts":
+        """Count what a graph holds."""
+        return cls(len(kg.entities), len(kg.relations), len(kg.train), len(kg.valid), len(kg.test))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A graph that we know by name."""
+
+    name: str
+    title: str
+    licence: str
+    counts: Counts | None  # None where it depends on what it is built from
+    read: Callable[[benchmarks.Files], KnowledgeGraph]
+    sources: tuple[Source, ...] = ()
+    optional_sources: tuple[Source, ...] = ()  # texts; the structure works without them
+
+
+CATALOG = {
+    dataset.name: dataset
+    for dataset in (
+        Dataset(
+            "wordnet",
+            "WordNet places: what is part of what; needs no download",
+            "WordNet licence: free to use, with its notice",
+            None,
+            lambda files: wordnet.read_wordnet(),
+        ),
+        Dataset(
+            "repodb",
+            "RepoDB: drugs and the diseases they treat",
+            "its home has no licence file; drug data from DrugBank: check the terms before you share it",
+            Counts(2_748, 1, 5_342, 667, 668),
+            benchmarks.read_repodb,
+            (
+                Source(
+                    "cascader-repodb.zip",
+                    f"{_AUTHORS}/repodb.zip",
+                    "8fbc92656d3f104b473b1d526c3e390796c281391e16ff3747bc3f4ca64c034a",
+                    3_345_435,
+                ),
+            ),
+        ),
+        Dataset(
+            "codex-s",
+            "CoDEx-S: Wikidata, small",
+            "MIT (CoDEx); Wikidata CC0, Wikipedia extracts CC BY-SA",
+            Counts(2_034, 42, 32_888, 1_827, 1_828),
+            benchmarks.read_codex_s,
+            (
+                Source(
+                    "cascader-codex-s.zip",
+                    f"{_AUTHORS}/codex-s.zip",
+                    "a694dce18671c0361b06d9c661d5aff55d865528fad2b7fa7e542ce38c340103",
+                    1_489_394,
+                ),
+            ),
+        ),
+        Dataset(
+            "codex-m",
+            "CoDEx-M: Wikidata, medium",
+            "MIT (CoDEx); Wikidata CC0, Wikipedia extracts CC BY-SA",
+            Counts(17_050, 51, 185_584, 10_310, 10_311),
+            benchmarks.read_codex_m,
+            (
+                Source(
+                    "codex-m-train.txt",
+                    f"{_CODEX}/triples/codex-m/train.txt",
+                    "d99c3437ab51690391a26d96976adf6e5494dba7ef6902e77000551bfa566556",
+                    3_660_213,
+                ),
+                Source(
+                    "codex-m-valid.txt",
+                    f"{_CODEX}/triples/codex-m/valid.txt",
+                    "11c323096367354940846b9ed940c5dabddc1d20a70474222babe7e7fd28b28d",
+                    203_470,
+                ),
+                Source(
+                    "codex-m-test.txt",
+                    f"{_CODEX}/triples/codex-m/test.txt",
+                    "0575ce05e4ce915e395bb4f708e8df9547989dd4c8c71407cbfd78c19daffcf7",
+                    203_693,
+                ),
+                Source(
+                    "codex-relations-en.json",
+                    f"{_CODEX}/relations/en/relations.json",
+                    "2b467fab26430a0500e5fe82cdb9b3c4fbcfda01827ff3bfa833dc5470ad92f7",
+                    10_698,
+                ),
+            ),
+            (
+                Source("codex-entities-en.json", f"{_CODEX}/entities/en/entities.json"),
+                Source("codex-extracts-en.zip", f"{_CODEX}/entities/en/extracts.zip"),
+            ),
+        ),
+        Dataset(
+            "fb15k-237",
+            "FB15k-237: Freebase, people, films and places",
+            "Freebase CC BY; the homes of triples and texts have no licence for them",
+            Counts(14_541, 237, 272_115, 17_535, 20_466),
+            benchmarks.read_fb15k_237,
+            (
+                Source(
+                    "conve-FB15k-237.tar.gz",
+                    f"{_CONVE}/FB15k-237.tar.gz",
+                    "311df7930f842a02979eaa7a802484a6afe62303c07f915f1e6edbc30cbe05e8",
+                    3_678_603,
+                ),
+                Source(
+                    "star-fb15k-237-entity2text.txt",
+                    f"{_STAR}/fb-entity2text-new.txt",
+                    "d982bb5b950820dabc00aee9870cae2035d48c169d10c9f2c225579e19528aa2",
+                    2_393_081,
+                ),
+                Source(
+                    "star-fb15k-237-relation2text.txt",
+                    f"{_STAR}/relation2text.txt",
+                    "4bf7cb6ea0ac09b17ad210889f723be5e079669f6ae5d507787e1320bbaa0f72",
+                    29_130,
+                ),
+            ),
+        ),
+        Dataset(
+            "wn18rr",
+            "WN18RR: WordNet, words and their relations",
+            "WordNet licence: free to use, with its notice",
+            Counts(40_943, 11, 86_835, 3_034, 3_134),
+            benchmarks.read_wn18rr,
+            (
+                Source(
+                    "cascader-wn18rr.zip",
+                    f"{_AUTHORS}/wn18rr.zip",
+                    "26b70ecf2c9d5989392cf9ede1f80c9a19d9049077c9ff49d04ed530835b4a57",
+                    3_877_629,
+                ),
+            ),
+        ),
+    )
+}
+
+
+def load_dataset(name: str) -> KnowledgeGraph:
+    """Load a graph of the catalog, downloading and checking its files where they are not at hand."""
+    dataset = CATALOG.get(name.lower())
+    if dataset is None:
+        raise DataError(f"there is no dataset {name!r}. Choose one of: {', '.join(CATALOG)}.")
+    files: dict[str, Path | None] = {source.file: fetch(source) for source in dataset.sources}
+    for source in dataset.optional_sources:
+        try:
+            files[source.file] = fetch(source)
+        except (DataError, StorageError) as error:
+            files[source.file] = None
+            logger.warning("%s: going on without its texts. %s", dataset.name, error)
+    kg = dataset.read(files)
+    _check_counts(dataset, Counts.of(kg))
+    return kg
+
+
+def _check_counts(dataset: Dataset, found: Counts) -> None:
+    if dataset.counts not in (None, found):
+        raise DataError(
+            f"{dataset.name} has {found}, expected {dataset.counts}. Please report this: its files were right."
+        )

@@ -1,0 +1,145 @@
+"""Files from their public homes: checked, resumed, and in the cache only when whole."""
+
+import errno
+import logging
+import os
+import shutil
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+
+from cascader.errors import DataError, StorageError
+from cascader.progress import progress
+from cascader.storage import sha256_of
+
+logger = logging.getLogger(__name__)
+
+MIRROR_VARIABLE = "CASCADER_MIRROR"
+CACHE_VARIABLE = "CASCADER_CACHE"
+_CHUNK_BYTES = 1 << 18
+_TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Source:
+    """A public file: the name we keep it under, its home, and what it must be.
+
+    Where `sha256` and `size` are not known, whoever reads the file checks what it says.
+    """
+
+    file: str
+    home: str
+    sha256: str | None = None
+    size: int | None = None
+
+
+def cache_folder() -> Path:
+    """The platform's cache folder for us, or the one that CASCADER_CACHE names."""
+    from platformdirs import user_cache_path
+
+    chosen = os.environ.get(CACHE_VARIABLE)
+    return Path(chosen) if chosen else user_cache_path("cascader")
+
+
+def locate(source: Source) -> Path | None:
+    """The file if it is at hand, in the mirror or the cache, and whole; None if it must be downloaded."""
+    mirror = os.environ.get(MIRROR_VARIABLE)
+    if mirror and (Path(mirror) / source.file).is_file():
+        path = Path(mirror) / source.file
+        _check_sha256(path, source, f"Replace it in the folder that {MIRROR_VARIABLE} names, or unset that variable.")
+        return path
+    cached = cache_folder() / source.file
+    if cached.is_file():
+        if source.sha256 in (None, sha256_of(cached)):
+            return cached
+        logger.warning("%s is damaged: downloading it again.", cached)
+    return None
+
+
+def fetch(source: Source) -> Path:
+    """Return the file's path, from the mirror, the cache, or its home."""
+    return locate(source) or _download(source, cache_folder() / source.file)
+
+
+def _download(source: Source, target: Path) -> Path:
+    """Download beside `target`, going on where an earlier attempt stopped; replace `target` only by a whole file."""
+    part = target.with_name(target.name + ".part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _check_room(source, part)
+        _transfer(source, part)
+        _check_part(source, part)
+        part.replace(target)
+    except OSError as error:
+        raise _explained(source, part, error) from error
+    except HTTPException as error:
+        raise DataError(_unreachable(source, repr(error))) from error
+    return target
+
+
+def _check_room(source: Source, part: Path) -> None:
+    if shutil.disk_usage(part.parent).free < (source.size or 1):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _transfer(source: Source, part: Path) -> None:
+    """Fetch what is missing. A file of unknown size starts anew: its home may have changed since."""
+    done = part.stat().st_size if part.exists() and source.size else 0
+    if done and done == source.size:
+        return
+    request = urllib.request.Request(source.home, headers={"Range": f"bytes={done}-"} if done else {})
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
+        if response.status != 206:  # a server that knows no ranges sends the whole file
+            done = 0
+        announced = done + int(response.headers.get("Content-Length") or 0)
+        total = source.size or announced
+        received = _copy(response, part, "ab" if done else "wb", source.file, total, done)
+    if received < total:
+        raise DataError(_unreachable(source, f"the connection ended after {received:,} of {total:,} bytes"))
+
+
+def _copy(response: HTTPResponse, part: Path, mode: str, name: str, total: int, done: int) -> int:
+    """Append the response to `part`, and return how long it is now."""
+    with part.open(mode) as out, progress(name, total, unit="bytes", done=done) as advance:
+        while chunk := response.read(_CHUNK_BYTES):
+            out.write(chunk)
+            advance(len(chunk))
+            done += len(chunk)
+            if total and done > total:
+                break  # more than it should be: the sha256 will tell, and the disk is spared
+    return done
+
+
+def _check_part(source: Source, part: Path) -> None:
+    try:
+        _check_sha256(part, source, "Its home has changed, or something on the way did. Nothing was kept.")
+    except DataError:
+        part.unlink()
+        raise
+
+
+def _check_sha256(path: Path, source: Source, advice: str) -> None:
+    found = sha256_of(path)
+    if source.sha256 not in (None, found):
+        raise DataError(f"{path} has sha256 {found}, expected {source.sha256}. {advice}")
+
+
+def _explained(source: Source, part: Path, error: OSError) -> DataError | StorageError:
+    if error.errno == errno.ENOSPC:
+        part.unlink(missing_ok=True)  # give back what little room there was
+        return StorageError(
+            f"the disk of {part.parent} is full: {source.file} does not fit. Make room, or name another "
+            f"folder in {CACHE_VARIABLE}. What was in the cache is unchanged."
+        )
+    if isinstance(error, urllib.error.URLError | TimeoutError | ConnectionError):
+        return DataError(_unreachable(source, str(error)))
+    return StorageError(f"cannot write {part}: {error}. Name another folder in {CACHE_VARIABLE}.")
+
+
+def _unreachable(source: Source, problem: str) -> str:
+    return (
+        f"cannot download {source.file} from {source.home}: {problem}. Call again to go on where it stopped, or put "
+        f"the file into a folder and name that in {MIRROR_VARIABLE}."
+    )

@@ -1,0 +1,89 @@
+"""Hold triples back for valid and test, so that what is tested can be learnt and was never shown."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cascader.errors import DataError
+from cascader.graph import IntArray, Triples
+
+
+@dataclass(frozen=True)
+class Split:
+    """How to split a graph that comes in one piece.
+
+    Triples that link the same two entities, in either direction, always stay together: the inverse of a test triple
+    in train would give the answer away. Unless `unseen_entities` is set, every entity and relation of valid and test
+    also occurs in train, and fewer triples than asked for are held back where the graph leaves no choice.
+    """
+
+    valid: float = 0.1
+    test: float = 0.1
+    seed: int = 0
+    unseen_entities: bool = False
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
+            raise DataError(
+                f"cannot hold back {self.valid:g} for valid and {self.test:g} for test: each must be from 0 up to 1, "
+                "and something must be left for train."
+            )
+
+
+def split_triples(triples: Triples, how: Split) -> tuple[Triples, Triples, Triples]:
+    """Train, valid and test, each in the order of `triples`."""
+    rng = np.random.default_rng(how.seed)
+    pair_of = _pairs(triples)
+    members = np.split(np.argsort(pair_of, kind="stable"), np.cumsum(np.bincount(pair_of))[:-1])
+    part = np.zeros(len(triples), dtype=np.int8)  # 0 train, 1 valid, 2 test
+    wanted = [round(how.test * len(triples)), round(how.valid * len(triples))]
+    uses = _Uses(triples)
+    for pair in rng.permutation(len(members)):
+        rows = members[pair]
+        if wanted[0] < len(rows) and wanted[1] < len(rows):
+            if not any(wanted):
+                break
+            continue
+        if how.unseen_entities or uses.can_spare(rows):
+            uses.spare(rows)
+            target = 0 if wanted[0] >= wanted[1] else 1  # the larger rest first, so that both fill evenly
+            wanted[target] -= len(rows)
+            part[rows] = 2 - target
+    train, valid, test = (triples[part == value] for value in range(3))
+    return train, valid, test
+
+
+class _Uses:
+    """How many triples left in train use each entity and each relation."""
+
+    def __init__(self, triples: Triples) -> None:
+        self._triples = triples
+        self._entities = np.bincount(triples[:, [0, 2]].ravel()).tolist()
+        self._relations = np.bincount(triples[:, 1]).tolist()
+
+    def can_spare(self, rows: IntArray) -> bool:
+        """Whether every entity and relation of these triples stands in some other triple too."""
+        self.spare(rows)
+        enough = all(
+            self._entities[head] > 0 and self._entities[tail] > 0 and self._relations[relation] > 0
+            for head, relation, tail in self._triples[rows].tolist()
+        )
+        self._count(rows, 1)
+        return enough
+
+    def spare(self, rows: IntArray) -> None:
+        """Take these triples out of train."""
+        self._count(rows, -1)
+
+    def _count(self, rows: IntArray, step: int) -> None:
+        for head, relation, tail in self._triples[rows].tolist():
+            self._entities[head] += step
+            self._entities[tail] += step
+            self._relations[relation] += step
+
+
+def _pairs(triples: Triples) -> IntArray:
+    """A number for each triple that is the same for all triples between the same two entities."""
+    ends = np.sort(triples[:, [0, 2]].astype(np.int64), axis=1)
+    _, number = np.unique(ends[:, 0] * (int(ends.max(initial=0)) + 1) + ends[:, 1], return_inverse=True)
+    return number

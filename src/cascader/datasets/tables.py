@@ -1,0 +1,200 @@
+"""Rows of text from TSV, CSV and Parquet, each with the place it came from."""
+
+import csv
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal, TextIO
+
+from cascader.errors import DataError
+from cascader.storage import read_parquet
+
+#: A longer text is a mistake (a quote that never closes) and of no use to a model. It is csv's own limit, too.
+MAX_TEXT_CHARACTERS = 131_072
+_MAX_LINE_BYTES = 16 * MAX_TEXT_CHARACTERS
+
+TABLE_SUFFIXES = (".tsv", ".txt", ".csv", ".parquet")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of equal width; `header` holds lower-case column names where the file names its columns."""
+
+    label: str
+    header: tuple[str, ...] | None
+    rows: list[list[str]]
+    lines: list[int]  # where each row starts
+    width: int
+    mark: str = ":"  # between the file and the place
+
+    def where(self, row: int) -> str:
+        """The place of a row, as an error should name it."""
+        return f"{self.label}{self.mark}{self.lines[row]}"
+
+    def column(self, names: Sequence[str]) -> int | None:
+        """The place of the first column that goes by one of these names."""
+        if self.header is None:
+            return None
+        return next((self.header.index(name) for name in names if name in self.header), None)
+
+
+def read_table(path: Path, header_names: frozenset[str]) -> Table:
+    """Read a table by its file's suffix; its first row is a header if any of it is in `header_names`."""
+    if path.suffix == ".parquet":
+        return _read_parquet_table(path)
+    try:
+        with path.open("rb") as stream:
+            return parse_table(stream, str(path), header_names)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}.") from error
+
+
+def _read_parquet_table(path: Path) -> Table:
+    columns = read_parquet(path)
+    if not columns or not any(columns.values()):
+        raise DataError(f"{path} is empty, expected rows of text.")
+    header = tuple(name.strip().lower() for name in columns)
+    rows = [["" if value is None else str(value) for value in row] for row in zip(*columns.values(), strict=True)]
+    table = Table(str(path), header, rows, list(range(1, len(rows) + 1)), len(header), ", row ")
+    for row, fields in enumerate(rows):
+        _check_texts(table.where(row), fields)
+    return table
+
+
+def parse_table(stream: IO[bytes], label: str, header_names: frozenset[str]) -> Table:
+    """Read delimited text: tabs, or for .csv commas or semicolons; UTF-8; fields may be quoted."""
+    lines = _decoded_lines(stream, label)
+    first = next(lines, None)
+    if first is None:
+        raise DataError(f"{label} is empty, expected rows of text.")
+    lines = itertools.chain([first], lines)
+    delimiter = _delimiter(first, label)
+    if delimiter == "\t":
+        rows, starts = _parse_tabs(list(lines), label)
+    else:
+        rows, starts = _parse_quoted(lines, label, delimiter)
+    return _with_header(label, rows, starts, header_names)
+
+
+def _decoded_lines(stream: IO[bytes], label: str) -> Iterator[str]:
+    """Decode line by line, so that an error can name the line."""
+    for number, raw in enumerate(iter(lambda: stream.readline(_MAX_LINE_BYTES), b""), start=1):
+        where = f"{label}:{number}"
+        if number == 1:
+            _check_not_utf16(raw, label)
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+        if b"\0" in raw:
+            raise DataError(f"{where}: found a NUL byte, expected text. Is this a binary file? Save it as UTF-8 text.")
+        if len(raw) >= _MAX_LINE_BYTES:
+            raise DataError(f"{where}: the line is longer than {_MAX_LINE_BYTES:,} bytes. Shorten its texts.")
+        try:
+            yield raw.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{where}: byte 0x{raw[error.start]:02x} is not UTF-8. Save the file as UTF-8, for instance with: "
+                "iconv -f latin1 -t utf-8"
+            ) from error
+
+
+def _check_not_utf16(raw: bytes, label: str) -> None:
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{label} is UTF-16, expected UTF-8. Convert it, for instance with: iconv -f utf-16 -t utf-8")
+
+
+def _delimiter(first: str, label: str) -> str:
+    """The tab unless the file calls itself CSV: commas and semicolons stand inside texts, tabs do not."""
+    if not label.endswith(".csv"):
+        return "\t"
+    return max(",;\t", key=first.count)
+
+
+def _parse_tabs(lines: list[str], label: str) -> tuple[list[list[str]], list[int]]:
+    """Quoted fields where the quotes add up; elsewhere a quote is a character like any other.
+
+    Spreadsheets quote a field and double the quotes in it, plain TSV writes 5" disk: a strict parser tells them apart.
+    """
+    if not any(line.startswith('"') or '\t"' in line for line in lines):
+        return _parse_quoted(lines, label, "\t", csv.QUOTE_NONE)
+    try:
+        quoted = _parse_quoted(lines, label, "\t")
+        if _is_uniform(quoted[0]):
+            return quoted
+    except DataError:
+        plain = _parse_quoted(lines, label, "\t", csv.QUOTE_NONE)
+        if not _is_uniform(plain[0]):
+            raise
+        return plain
+    plain = _parse_quoted(lines, label, "\t", csv.QUOTE_NONE)
+    return plain if _is_uniform(plain[0]) else quoted
+
+
+def _is_uniform(rows: list[list[str]]) -> bool:
+    return len({len(row) for row in rows}) <= 1
+
+
+def _parse_quoted(
+    lines: Iterable[str], label: str, delimiter: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
+) -> tuple[list[list[str]], list[int]]:
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+    rows: list[list[str]] = []
+    starts: list[int] = []
+    start = 1
+    try:
+        for fields in reader:
+            if fields:  # a blank line has none
+                _check_texts(f"{label}:{start}", fields)
+                rows.append(fields)
+                starts.append(start)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(_csv_message(f"{label}:{start}", str(error))) from error
+    return rows, starts
+
+
+def _csv_message(where: str, problem: str) -> str:
+    if "field limit" in problem:
+        return _too_long(where)
+    if "new-line" in problem:
+        return f"{where}: found a bare carriage return. Save the file with Unix or Windows line ends."
+    return f"{where}: {problem}. A field that starts with a quote must end with one; write a quote inside it twice."
+
+
+def _check_texts(where: str, fields: Iterable[str]) -> None:
+    for text in fields:
+        if len(text) > MAX_TEXT_CHARACTERS:
+            raise DataError(_too_long(where, len(text)))
+
+
+def _too_long(where: str, length: int | None = None) -> str:
+    found = f"a text of {length:,} characters" if length else "a text"
+    return f"{where}: found {found} above the limit of {MAX_TEXT_CHARACTERS:,}. Shorten it, or close its quote."
+
+
+def _with_header(label: str, rows: list[list[str]], starts: list[int], header_names: frozenset[str]) -> Table:
+    if not rows:
+        raise DataError(f"{label} has only blank lines, expected rows of text.")
+    names = tuple(name.strip().lower() for name in rows[0])
+    header = names if header_names.intersection(names) and len(set(names)) == len(names) else None
+    if header:
+        rows, starts = rows[1:], starts[1:]
+        if not rows:
+            raise DataError(f"{label} has a header and no rows.")
+    width = len(names)
+    table = Table(label, header, rows, starts, width)
+    for row, fields in enumerate(rows):
+        if len(fields) != width:
+            raise DataError(
+                f"{table.where(row)}: found {len(fields)} column{'' if len(fields) == 1 else 's'}, expected {width} "
+                f"as in the first row. The row starts with {fields[0][:40]!r}."
+            )
+    return table
+
+
+def write_rows(stream: TextIO, rows: Iterable[Sequence[str]], delimiter: str) -> None:
+    """Write rows so that `parse_table` reads the same texts back."""
+    plain = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+    quoted = csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        # Python 3.11's csv leaves a bare carriage return unquoted, and no reader takes that back.
+        (quoted if any("\r" in text for text in row) else plain).writerow(row)

@@ -1,0 +1,22 @@
+"""Ranks, the figures made from them, and whether two runs really differ."""
+
+from cascader.evaluation.comparison import Comparison, Difference, compare
+from cascader.evaluation.evaluate import evaluate
+from cascader.evaluation.evaluation import Evaluation
+from cascader.evaluation.metrics import METRICS, Metrics
+from cascader.evaluation.ranks import Ranks, rank_golds
+from cascader.evaluation.slices import relation_kinds, slices_of
+
+__all__ = [
+    "METRICS",
+    "Comparison",
+    "Difference",
+    "Evaluation",
+    "Metrics",
+    "Ranks",
+    "compare",
+    "evaluate",
+    "rank_golds",
+    "relation_kinds",
+    "slices_of",
+]

@@ -1,0 +1,25 @@
+"""The graph, the questions asked of it, and the answers it already knows."""
+
+from cascader.graph.arrays import BoolArray, FloatArray, IntArray, Triples
+from cascader.graph.candidates import Candidates
+from cascader.graph.knowledge_graph import SPLITS, Entity, KnowledgeGraph, Relation, SplitName
+from cascader.graph.known import KnownAnswers
+from cascader.graph.names import NameIndex
+from cascader.graph.queries import Queries, Side
+
+__all__ = [
+    "SPLITS",
+    "BoolArray",
+    "Candidates",
+    "Entity",
+    "FloatArray",
+    "IntArray",
+    "KnowledgeGraph",
+    "KnownAnswers",
+    "NameIndex",
+    "Queries",
+    "Relation",
+    "Side",
+    "SplitName",
+    "Triples",
+]

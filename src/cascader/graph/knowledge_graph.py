@@ -1,0 +1,182 @@
+"""The graph: entities and relations with their texts, and the triples of three splits."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from cascader.errors import DataError
+from cascader.graph.arrays import IntArray, Triples, frozen_triples, triple_keys
+from cascader.graph.known import KnownAnswers
+from cascader.graph.names import NameIndex
+from cascader.graph.queries import Queries, Side
+
+SplitName = Literal["train", "valid", "test"]
+SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
+
+
+class Entity(NamedTuple):
+    """A node: its id never changes, its texts are what the language models read."""
+
+    id: str
+    name: str
+    description: str = ""
+    type: str = ""
+
+
+class Relation(NamedTuple):
+    """A kind of edge."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KnowledgeGraph:
+    """Entities, relations and their triples in train, valid and test; it never changes.
+
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "headache"), ("aspirin", "treats", "fever")])
+    >>> kg.entity_index("Aspirin")
+    0
+    >>> kg
+    KnowledgeGraph('graph', 3 entities, 1 relation, 2/0/0 triples)
+    """
+
+    name: str
+    entities: tuple[Entity, ...]
+    relations: tuple[Relation, ...]
+    train: Triples
+    valid: Triples
+    test: Triples
+
+    def __post_init__(self) -> None:
+        for split in SPLITS:
+            triples = frozen_triples(getattr(self, split))
+            object.__setattr__(self, split, triples)
+            self._check_indices(split, triples)
+        _check_unique("entity", [entity.id for entity in self.entities])
+        _check_unique("relation", [relation.id for relation in self.relations])
+        self._check_no_overlap()
+
+    @classmethod
+    def from_triples(
+        cls,
+        train: Iterable[tuple[str, str, str]],
+        valid: Iterable[tuple[str, str, str]] = (),
+        test: Iterable[tuple[str, str, str]] = (),
+        name: str = "graph",
+    ) -> "KnowledgeGraph":
+        """Build a graph from triples of names, which become the ids; indices go by first appearance."""
+        entities: dict[str, int] = {}
+        relations: dict[str, int] = {}
+
+        def indexed(triples: Iterable[tuple[str, str, str]]) -> Triples:
+            rows = [
+                (
+                    entities.setdefault(head, len(entities)),
+                    relations.setdefault(relation, len(relations)),
+                    entities.setdefault(tail, len(entities)),
+                )
+                for head, relation, tail in triples
+            ]
+            return frozen_triples(rows)
+
+        splits = [indexed(triples) for triples in (train, valid, test)]
+        return cls(name, tuple(Entity(e, e) for e in entities), tuple(Relation(r, r) for r in relations), *splits)
+
+    def __repr__(self) -> str:
+        relations = f"{len(self.relations):,} relation{'' if len(self.relations) == 1 else 's'}"
+        triples = "/".join(f"{len(self.split(split)):,}" for split in SPLITS)
+        return f"KnowledgeGraph({self.name!r}, {len(self.entities):,} entities, {relations}, {triples} triples)"
+
+    def split(self, split: SplitName) -> Triples:
+        """The triples of one split; shape (triples, 3)."""
+        if split not in SPLITS:
+            raise DataError(f"there is no split {split!r}. Choose one of: {', '.join(SPLITS)}.")
+        triples: Triples = getattr(self, split)
+        return triples
+
+    def triples(self, splits: Sequence[SplitName] = SPLITS) -> Triples:
+        """The triples of several splits, one after the other; shape (triples, 3)."""
+        return np.concatenate([self.split(split) for split in splits])
+
+    def known(self, splits: Sequence[SplitName] = SPLITS) -> KnownAnswers:
+        """The true answers that `splits` hold."""
+        return KnownAnswers(self.triples(splits), len(self.entities), len(self.relations))
+
+    def entity_index(self, text: str) -> int:
+        """The index of the entity with this id or name."""
+        return self._entity_names.index(text)
+
+    def relation_index(self, text: str) -> int:
+        """The index of the relation with this id or name."""
+        return self._relation_names.index(text)
+
+    def query(self, anchor: str, relation: str, side: Side = "tail") -> Queries:
+        """Ask (anchor, relation, ?), or (?, relation, anchor) with `side="head"`."""
+        if side not in ("head", "tail"):
+            raise DataError(f"there is no side {side!r}. Choose the one to predict: head or tail.")
+        return Queries(
+            anchors=np.array([self.entity_index(anchor)], dtype=np.int32),
+            relations=np.array([self.relation_index(relation)], dtype=np.int32),
+            predicts_tail=np.array([side == "tail"]),
+        )
+
+    def degrees(self, splits: Sequence[SplitName] = ("train",)) -> IntArray:
+        """In how many triples of `splits` each entity stands; shape (entities,)."""
+        return np.bincount(self.triples(splits)[:, [0, 2]].ravel(), minlength=len(self.entities))
+
+    @cached_property
+    def data_hash(self) -> str:
+        """The sha256 of all that the graph holds: two graphs with one hash are the same graph."""
+        digest = hashlib.sha256()
+        for texts in (*self.entities, *self.relations):
+            for text in texts:
+                encoded = text.encode()
+                digest.update(len(encoded).to_bytes(8, "little"))
+                digest.update(encoded)
+        for split in SPLITS:
+            triples = self.split(split).astype("<i4")
+            digest.update(len(triples).to_bytes(8, "little"))
+            digest.update(triples.tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def _entity_names(self) -> NameIndex:
+        return NameIndex("entity", [e.id for e in self.entities], [e.name for e in self.entities])
+
+    @cached_property
+    def _relation_names(self) -> NameIndex:
+        return NameIndex("relation", [r.id for r in self.relations], [r.name for r in self.relations])
+
+    def _check_indices(self, split: SplitName, triples: Triples) -> None:
+        limits = np.array([len(self.entities), len(self.relations), len(self.entities)])
+        bad = np.flatnonzero(((triples < 0) | (triples >= limits)).any(axis=1))
+        if len(bad):
+            raise DataError(
+                f"triple {bad[0]} of {split} is {triples[bad[0]].tolist()}, but there are {len(self.entities):,} "
+                f"entities and {len(self.relations):,} relations. Use indices below those counts."
+            )
+
+    def _check_no_overlap(self) -> None:
+        keys = {split: triple_keys(self.split(split), len(self.entities), len(self.relations)) for split in SPLITS}
+        for split, later in combinations(SPLITS, 2):
+            shared = np.flatnonzero(np.isin(keys[later], keys[split]))
+            if len(shared):
+                head, relation, tail = self.split(later)[shared[0]]
+                raise DataError(
+                    f"{len(shared):,} triples of {later} also stand in {split}, the first: "
+                    f"{self.entities[head].id} {self.relations[relation].id} {self.entities[tail].id}. "
+                    "Remove them from one of the two: a model must not be tested on what it was shown."
+                )
+
+
+def _check_unique(kind: str, ids: list[str]) -> None:
+    twice = next((id_ for id_, count in Counter(ids).items() if count > 1), None)
+    if twice is not None:
+        raise DataError(f"{kind} id {twice!r} occurs more than once. Ids must be unique.")

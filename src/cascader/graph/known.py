@@ -1,0 +1,48 @@
+"""The answers a graph already knows, as compressed rows."""
+
+import numpy as np
+
+from cascader.graph.arrays import BoolArray, IntArray, Triples, triple_keys
+from cascader.graph.candidates import Candidates
+from cascader.graph.queries import Queries
+
+
+class KnownAnswers:
+    """Every true answer of every question, found in a binary search.
+
+    >>> known = KnownAnswers(np.array([[0, 0, 1], [0, 0, 2]], dtype=np.int32), entity_count=3, relation_count=1)
+    >>> known.of(Queries(np.array([0]), np.array([0]), np.array([True])))[0].tolist()
+    [1, 2]
+    """
+
+    def __init__(self, triples: Triples, entity_count: int, relation_count: int) -> None:
+        self.entity_count = entity_count
+        self.relation_count = relation_count
+        # A triple given twice must count once: each known answer is subtracted from a rank.
+        _, first = np.unique(triple_keys(triples, entity_count, relation_count), return_index=True)
+        queries = Queries.from_triples(triples[first])
+        keys = self._keys(queries.anchors, queries.relations, queries.predicts_tail)
+        answers = queries.required_golds()
+        order = np.lexsort((answers, keys))  # by question, then answer
+        self._questions, starts = np.unique(keys[order], return_index=True)
+        self._offsets = np.append(starts, len(order))
+        self._answers = answers[order]
+
+    def _keys(self, anchors: IntArray, relations: IntArray, predicts_tail: BoolArray) -> IntArray:
+        """One number a question: 64 bits hold (side, relation, anchor) of any graph that fits in memory."""
+        sided = predicts_tail.astype(np.int64) * self.relation_count + relations
+        return sided * self.entity_count + anchors
+
+    def of(self, queries: Queries) -> Candidates:
+        """The known answers of each query, gold answers among them, in ascending order."""
+        keys = self._keys(queries.anchors, queries.relations, queries.predicts_tail)
+        if len(self._questions) == 0:
+            return Candidates(np.zeros(len(queries) + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
+        places = np.searchsorted(self._questions, keys).clip(max=len(self._questions) - 1)
+        starts = self._offsets[places]
+        is_known = self._questions[places] == keys
+        counts = np.where(is_known, self._offsets[places + 1] - starts, 0)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        # The i-th answer of a query stands i places behind its question's first answer.
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        return Candidates(offsets, self._answers[np.repeat(starts, counts) + within])

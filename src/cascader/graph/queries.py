@@ -1,0 +1,93 @@
+"""Questions to a graph: (anchor, relation, ?) and (?, relation, anchor)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from cascader.errors import DataError
+from cascader.graph.arrays import BoolArray, IntArray, Triples, frozen
+
+#: The side that is asked for, never the one that is given.
+Side = Literal["head", "tail"]
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Many questions, a row each; `golds` are the right answers where they are known.
+
+    >>> queries = Queries.from_triples(np.array([[0, 0, 1]], dtype=np.int32))
+    >>> queries.anchors.tolist(), queries.predicts_tail.tolist(), queries.golds.tolist()
+    ([0, 1], [True, False], [1, 0])
+    """
+
+    anchors: IntArray  # (queries,) the entity that is given
+    relations: IntArray  # (queries,)
+    predicts_tail: BoolArray  # (queries,) False where the head is asked for
+    golds: IntArray | None = None  # (queries,)
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.anchors), len(self.relations), len(self.predicts_tail)}
+        if self.golds is not None:
+            lengths.add(len(self.golds))
+        if len(lengths) > 1:
+            raise DataError(f"queries have columns of different lengths {sorted(lengths)}, expected one length.")
+
+    @classmethod
+    def from_triples(cls, triples: Triples, side: Side | None = None) -> "Queries":
+        """Ask for the tail of every triple, then for the head of every triple; or for one `side` only."""
+        heads, relations, tails = triples.T
+        asked: list[Side] = ["tail", "head"] if side is None else [side]
+        anchors = {"tail": heads, "head": tails}
+        golds = {"tail": tails, "head": heads}
+        return cls(
+            anchors=frozen(np.concatenate([anchors[s] for s in asked]), np.int32),
+            relations=frozen(np.concatenate([relations for _ in asked]), np.int32),
+            predicts_tail=frozen(np.repeat([s == "tail" for s in asked], len(triples)), np.bool_),
+            golds=frozen(np.concatenate([golds[s] for s in asked]), np.int32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.anchors)
+
+    def __getitem__(self, rows: slice | IntArray | BoolArray) -> "Queries":
+        return Queries(
+            anchors=self.anchors[rows],
+            relations=self.relations[rows],
+            predicts_tail=self.predicts_tail[rows],
+            golds=None if self.golds is None else self.golds[rows],
+        )
+
+    def blocks(self, size: int) -> Iterator["Queries"]:
+        """Yield the queries in order, at most `size` at a time."""
+        for start in range(0, len(self), size):
+            yield self[start : start + size]
+
+    @property
+    def sides(self) -> list[Side]:
+        """The side asked for, a word a query."""
+        return ["tail" if predicts_tail else "head" for predicts_tail in self.predicts_tail]
+
+    def triples(self) -> Triples:
+        """The triples that the gold answers complete; shape (queries, 3)."""
+        golds = self.required_golds()
+        heads = np.where(self.predicts_tail, self.anchors, golds)
+        tails = np.where(self.predicts_tail, golds, self.anchors)
+        return np.stack([heads, self.relations, tails], axis=1).astype(np.int32)
+
+    def required_golds(self) -> IntArray:
+        """The gold answers, or an error where there are none."""
+        if self.golds is None:
+            raise DataError("these queries have no gold answers. Build them with Queries.from_triples.")
+        return self.golds
+
+    def questions(self) -> tuple["Queries", IntArray]:
+        """The distinct questions, and for each query the row of its question.
+
+        (h, r, ?) stands once in the first part however many gold tails it has: a scorer need answer it only once.
+        """
+        entity_count, relation_count = (int(column.max(initial=0)) + 1 for column in (self.anchors, self.relations))
+        keys = (self.predicts_tail.astype(np.int64) * relation_count + self.relations) * entity_count + self.anchors
+        _, first, question_of = np.unique(keys, return_index=True, return_inverse=True)
+        return replace(self[first], golds=None), question_of

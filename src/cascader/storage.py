@@ -1,0 +1,134 @@
+"""Files that are either whole or not there: written under a temporary name, then renamed."""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cascader.errors import DataError, StorageError
+
+_CHUNK_BYTES = 1 << 20
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`, and rename it into place if the block succeeds."""
+    temporary = _temporary_beside(path)
+    with _explained(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            _flush_to_disk(temporary)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`, and rename it into place if the block succeeds."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise StorageError(f"{path} exists already. Choose another folder, or remove it first.")
+    temporary = _temporary_beside(path)
+    with _explained(path):
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            if path.is_dir():
+                path.rmdir()
+            temporary.replace(path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _temporary_beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+
+
+def _flush_to_disk(path: Path) -> None:
+    # Without this, a power cut right after the rename can leave an empty file under the final name.
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}. What was there is unchanged.") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as UTF-8, atomically."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write `content` as indented JSON, atomically; NaN is refused because JSON has none."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+    except ValueError as error:  # not UTF-8, or not JSON
+        raise DataError(f"{path} is not JSON: {error}. Write it again with the command that made it.") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} holds a JSON {type(content).__name__}, expected an object.")
+    return content
+
+
+def write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
+    """Write equally long columns (arrays or lists) as a Parquet file, atomically."""
+    import pyarrow
+    import pyarrow.parquet
+
+    with atomic_file(path) as temporary:
+        pyarrow.parquet.write_table(pyarrow.table(dict(columns)), temporary, compression="zstd")
+
+
+def read_parquet(path: Path) -> dict[str, list[Any]]:
+    """Read a Parquet file as columns of Python values."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        # memory_map=False: a file that is replaced while it is read must not end the process.
+        table = pyarrow.parquet.read_table(path, memory_map=False)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path} is not a Parquet file: {error}. Write it again, or convert it to TSV.") from error
+    return {name: table.column(name).to_pylist() for name in table.column_names}
+
+
+def sha256_of(path: Path) -> str:
+    """The file's sha256, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def versions_of(packages: Sequence[str]) -> dict[str, str]:
+    """The installed versions of `packages`, those that are missing left out."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
