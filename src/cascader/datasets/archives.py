@@ -39,7 +39,8 @@ def unpack(archive: Path, folder: Path) -> None:
         else:
             _unpack_tar(archive, folder, budget)
     except _BROKEN as error:
-        raise DataError(f"cannot unpack {archive}: {error}. Is it a whole .zip or .tar.gz file?") from error
+        problem = str(error).split(":\n")[0]  # tarfile goes on to list every format it tried
+        raise DataError(f"cannot unpack {archive}: {problem}. Is it a whole .zip or .tar.gz file?") from error
 
 
 def read_members(archive: Path, members: Sequence[str]) -> dict[str, bytes]:

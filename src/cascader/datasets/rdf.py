@@ -12,7 +12,7 @@ from cascader.errors import DataError
 from cascader.graph import Entity, Relation
 
 if TYPE_CHECKING:
-    from pyoxigraph import BlankNode, NamedNode, RdfFormat, Triple
+    from pyoxigraph import BlankNode, Literal, NamedNode, RdfFormat, Triple
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ _RELATION = "urn:cascader:relation:"
 _TYPE_NAME = "urn:cascader:type:"
 
 
-def read_rdf(path: Path, texts: Texts) -> list[tuple[str, str, str]]:
-    """Return the links of a file; its labels, comments and `rdf:type` go into `texts`."""
+def read_rdf(path: Path, *texts: Texts) -> list[tuple[str, str, str]]:
+    """Return the links of a file; its labels, comments and `rdf:type` go into each of `texts`."""
     from pyoxigraph import BlankNode, Literal, NamedNode
 
     links: list[tuple[str, str, str]] = []
@@ -47,10 +47,13 @@ def read_rdf(path: Path, texts: Texts) -> list[tuple[str, str, str]]:
         if not isinstance(subject, NamedNode | BlankNode):
             skipped["statements about statements"] += 1
         elif isinstance(value, Literal):
-            if not _offer_text(_id(subject), predicate, value.value, value.language, texts):
+            if predicate in (*_NAMES, *_DESCRIPTIONS):
+                _offer(texts, _id(subject), predicate, value)
+            else:
                 skipped["literal values"] += 1
         elif isinstance(value, NamedNode | BlankNode) and predicate == _TYPE:
-            texts.types.offer(_id(subject), _local_name(_id(value)))
+            for each in texts:
+                each.types.offer(_id(subject), _local_name(_id(value)))
         elif isinstance(value, NamedNode | BlankNode):
             links.append((_id(subject), _id(triple.predicate), _id(value)))
         else:
@@ -58,7 +61,8 @@ def read_rdf(path: Path, texts: Texts) -> list[tuple[str, str, str]]:
     for kind, count in skipped.items():
         logger.warning("%s: left out %s %s, which link no two entities.", path, f"{count:,}", kind)
     for id_ in dict.fromkeys(id_ for link in links for id_ in link):
-        texts.names.offer(id_, _local_name(id_), FROM_ID)
+        for each in texts:
+            each.names.offer(id_, _local_name(id_), FROM_ID)
     return links
 
 
@@ -70,12 +74,12 @@ def described_ids(path: Path) -> list[str]:
     return list(dict.fromkeys(_id(subject) for subject in subjects if not isinstance(subject, Triple)))
 
 
-def _offer_text(id_: str, predicate: str, text: str, language: str | None, texts: Texts) -> bool:
-    worth = NO_LANGUAGE if language is None else ENGLISH if language.lower().startswith("en") else OTHER_LANGUAGE
-    kind = texts.names if predicate in _NAMES else texts.descriptions if predicate in _DESCRIPTIONS else None
-    if kind is not None:
-        kind.offer(id_, text.strip(), worth)
-    return kind is not None
+def _offer(texts: tuple[Texts, ...], id_: str, predicate: str, value: "Literal") -> None:
+    language = (value.language or "").lower()
+    worth = ENGLISH if language.startswith("en") else OTHER_LANGUAGE if language else NO_LANGUAGE
+    for each in texts:
+        kind = each.names if predicate in _NAMES else each.descriptions
+        kind.offer(id_, value.value.strip(), worth)
 
 
 def _parsed(path: Path) -> Iterator["Triple"]:
@@ -93,7 +97,7 @@ def _parsed(path: Path) -> Iterator["Triple"]:
 def _format(path: Path) -> "RdfFormat":
     from pyoxigraph import RdfFormat
 
-    return RdfFormat.N_TRIPLES if path.suffix == ".nt" else RdfFormat.TURTLE
+    return RdfFormat.N_TRIPLES if path.suffix.lower() == ".nt" else RdfFormat.TURTLE
 
 
 def _id(node: "NamedNode | BlankNode") -> str:

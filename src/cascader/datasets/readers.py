@@ -60,11 +60,10 @@ def _inner(folder: Path) -> Path:
 
 
 def _read(layout: Layout, how: Split, name: str) -> KnowledgeGraph:
-    texts = Texts()
-    entities = _Index("entity", layout.entities, texts)
-    relations = _Index("relation", layout.relations, texts)
+    entities = _Index("entity", layout.entities)
+    relations = _Index("relation", layout.relations)
     parts = [
-        _Part(role, read_statements(path, texts), entities, relations)
+        _Part(role, read_statements(path, entities.texts, relations.texts), entities, relations)
         for role in ("train", "valid", "test", "triples")
         if (path := getattr(layout, role)) is not None
     ]
@@ -72,8 +71,8 @@ def _read(layout: Layout, how: Split, name: str) -> KnowledgeGraph:
     train, valid, test = _three({part.role: part.distinct() for part in parts}, how)
     return KnowledgeGraph(
         name,
-        tuple(texts.entity(id_) for id_ in entities.ids),
-        tuple(texts.relation(id_) for id_ in relations.ids),
+        tuple(entities.texts.entity(id_) for id_ in entities.ids),
+        tuple(relations.texts.relation(id_) for id_ in relations.ids),
         train,
         valid,
         test,
@@ -81,12 +80,13 @@ def _read(layout: Layout, how: Split, name: str) -> KnowledgeGraph:
 
 
 class _Index:
-    """Numbers for ids: those of a table if there is one, and then no others; else by first appearance."""
+    """Numbers and texts for ids: those of a table if there is one, and then no others; else by first appearance."""
 
-    def __init__(self, kind: str, table: Path | None, texts: Texts) -> None:
+    def __init__(self, kind: str, table: Path | None) -> None:
         self._kind = kind
         self._table = table
-        ids = [] if table is None else read_text_table(table, texts)
+        self.texts = Texts()
+        ids = [] if table is None else read_text_table(table, self.texts)
         self.ids = {id_: number for number, id_ in enumerate(ids)}
 
     def of(self, id_: str, row: int, statements: Statements) -> int:

@@ -41,7 +41,7 @@ class Table:
 
 def read_table(path: Path, header_names: frozenset[str]) -> Table:
     """Read a table by its file's suffix; its first row is a header if any of it is in `header_names`."""
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         return _read_parquet_table(path)
     try:
         with path.open("rb") as stream:
@@ -104,7 +104,7 @@ def _check_not_utf16(raw: bytes, label: str) -> None:
 
 def _delimiter(first: str, label: str) -> str:
     """The tab unless the file calls itself CSV: commas and semicolons stand inside texts, tabs do not."""
-    if not label.endswith(".csv"):
+    if not label.lower().endswith(".csv"):
         return "\t"
     return max(",;\t", key=first.count)
 

@@ -19,7 +19,7 @@ def read_text_table(path: Path, texts: Texts) -> list[str]:
 
     All columns but the id may be missing: a table of ids alone says which entities there are.
     """
-    if path.suffix in RDF_SUFFIXES:
+    if path.suffix.lower() in RDF_SUFFIXES:
         read_rdf(path, texts)
         return described_ids(path)
     table = read_table(path, _HEADER)

@@ -25,10 +25,13 @@ class Statements:
     where: Callable[[int], str]
 
 
-def read_statements(path: Path, texts: Texts) -> Statements:
-    """Read the triples of a file, whatever its format; an RDF file's labels go into `texts`."""
-    if path.suffix in RDF_SUFFIXES:
-        return Statements(read_rdf(path, texts), lambda row: f"{path}, link {row + 1}")
+def read_statements(path: Path, *texts: Texts) -> Statements:
+    """Read the triples of a file, whatever its format; an RDF file's labels go into each of `texts`."""
+    if path.suffix.lower() in RDF_SUFFIXES:
+        links = read_rdf(path, *texts)
+        if not links:
+            raise DataError(f"{path} holds no triples that link two entities. Expected at least one.")
+        return Statements(links, lambda row: f"{path}, link {row + 1}")
     return statements_of(read_table(path, _HEADER))
 
 

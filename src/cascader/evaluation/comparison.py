@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from cascader.errors import DataError
-from cascader.evaluation.evaluation import Evaluation
 from cascader.evaluation.intervals import Interval, mean_intervals, paired_p_values
 from cascader.evaluation.metrics import METRICS
+from cascader.evaluation.record import Evaluation
 
 
 @dataclass(frozen=True)

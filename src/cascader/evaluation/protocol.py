@@ -6,8 +6,8 @@ import time
 import numpy as np
 
 from cascader.errors import DataError
-from cascader.evaluation.evaluation import Evaluation
 from cascader.evaluation.ranks import GoldRanks, Ranks, rank_golds
+from cascader.evaluation.record import Evaluation
 from cascader.graph import FloatArray, KnowledgeGraph, KnownAnswers, Queries, SplitName
 from cascader.progress import progress
 from cascader.scorer import Scorer

@@ -1,0 +1,45 @@
+"""The toy graphs, and a machine where no test can reach a mirror, a cache or a network by accident."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cascader.graph import KnowledgeGraph
+
+#: Kept before the fixture below hides it; only tests of the real benchmark files may look.
+MIRROR = os.environ.get("CASCADER_MIRROR")
+
+
+@pytest.fixture(autouse=True)
+def a_machine_of_its_own(tmp_path_factory, monkeypatch):
+    monkeypatch.delenv("CASCADER_MIRROR", raising=False)
+    monkeypatch.delenv("CASCADER_WORDNET", raising=False)
+    monkeypatch.setenv("CASCADER_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def mirror(monkeypatch) -> Path:
+    if not MIRROR or not Path(MIRROR).is_dir():
+        pytest.skip("CASCADER_MIRROR names no folder with the benchmark files")
+    monkeypatch.setenv("CASCADER_MIRROR", str(Path(MIRROR).resolve()))
+    return Path(MIRROR)
+
+
+@pytest.fixture
+def toy() -> KnowledgeGraph:
+    """Drugs, diseases and doctors: two relations, an entity that train never shows, questions with many answers."""
+    return KnowledgeGraph.from_triples(
+        train=[
+            ("aspirin", "treats", "headache"),
+            ("aspirin", "treats", "fever"),
+            ("ibuprofen", "treats", "headache"),
+            ("ibuprofen", "treats", "pain"),
+            ("Ann", "prescribes", "aspirin"),
+            ("Bob", "prescribes", "aspirin"),
+            ("Bob", "prescribes", "ibuprofen"),
+        ],
+        valid=[("ibuprofen", "treats", "fever")],
+        test=[("aspirin", "treats", "pain"), ("Ann", "prescribes", "ibuprofen"), ("Ann", "prescribes", "placebo")],
+        name="toy",
+    )

@@ -1,0 +1,111 @@
+"""The real benchmark files, and a catalog that holds what it must."""
+
+import json
+import re
+import zipfile
+
+import pytest
+
+from cascader.datasets import CATALOG, Counts, load_dataset, open_graph
+from cascader.errors import DataError
+
+BENCHMARKS = [name for name, dataset in CATALOG.items() if dataset.sources]
+
+#: The paper's Table 1.
+TABLE_1 = {
+    "codex-s": (2_034, 42, 32_888, 1_827, 1_828),
+    "repodb": (2_748, 1, 5_342, 667, 668),
+    "fb15k-237": (14_541, 237, 272_115, 17_535, 20_466),
+    "codex-m": (17_050, 51, 185_584, 10_310, 10_311),
+    "wn18rr": (40_943, 11, 86_835, 3_034, 3_134),
+}
+
+
+def test_every_benchmark_of_the_paper_is_there_with_its_home_sum_and_licence():
+    assert set(BENCHMARKS) == set(TABLE_1)
+    for name in BENCHMARKS:
+        assert CATALOG[name].licence
+        for source in CATALOG[name].sources:
+            assert source.home.startswith("https://")
+            assert re.fullmatch("[0-9a-f]{64}", source.sha256)
+            assert source.size > 0
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(DataError, match="there is no dataset 'freebase'. Choose one of: wordnet, repodb"):
+        load_dataset("freebase")
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_counts_are_those_of_table_1(mirror, name):
+    kg = open_graph(name)
+    assert Counts.of(kg) == TABLE_1[name]
+    assert kg.name == name
+
+
+def test_a_path_goes_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "repodb").mkdir()
+    (tmp_path / "repodb" / "triples.tsv").write_text("a\tr\tb\n")
+    assert len(open_graph("repodb").entities) == 2
+
+
+class TestTraps:
+    def test_repodb_placeholders_are_no_descriptions(self, mirror):
+        kg = load_dataset("repodb")
+        assert sum(not entity.description for entity in kg.entities) == 369
+        assert {entity.type for entity in kg.entities} == {"drug", "disease"}
+        assert kg.entities[kg.entity_index("Cetuximab")].id == "DB00002"
+
+    def test_wn18rr_relations_are_named_by_their_own_ids(self, mirror):
+        kg = load_dataset("wn18rr")
+        assert kg.relations[0].name == "hypernym"
+        assert "member of domain usage" in {relation.name for relation in kg.relations}
+        assert not any("/" in relation.name for relation in kg.relations)
+
+    def test_wn18rr_texts_belong_to_their_ids(self, mirror):
+        kg = load_dataset("wn18rr")
+        land_reform = kg.entities[kg.entity_index("00260881")]
+        assert land_reform.name == "land reform"
+        assert land_reform.description.startswith("a redistribution of agricultural land")
+
+    def test_codex_s_texts_are_short_description_and_extract(self, mirror):
+        kg = load_dataset("codex-s")
+        euler = kg.entities[kg.entity_index("leonhard euler")]
+        assert euler.description.startswith("Swiss mathematician. Leonhard Euler (")
+        assert '"Read Euler, read Euler, he is the master of us all."' in euler.description
+        assert euler.type == "human"
+
+    def test_fb15k_237_texts_are_split_at_the_dashes(self, mirror):
+        kg = load_dataset("fb15k-237")
+        irons = kg.entities[kg.entity_index("/m/016ywr")]
+        assert (irons.name, irons.description) == ("Jeremy Irons", "Jeremy John Irons is an English actor.")
+        assert all(relation.name != relation.id for relation in kg.relations)
+
+    def test_codex_m_goes_on_without_its_texts_and_says_so(self, mirror, caplog, monkeypatch):
+        monkeypatch.setattr("urllib.request.urlopen", _no_network)
+        kg = load_dataset("codex-m")
+        assert kg.relations[0].name == "cast member"
+        assert kg.entities[0].name == kg.entities[0].id
+        assert "codex-m: going on without its texts. cannot download codex-entities-en.json" in caplog.text
+
+    def test_codex_m_reads_its_texts_where_they_are(self, mirror, tmp_path, monkeypatch):
+        for source in CATALOG["codex-m"].sources:
+            (tmp_path / source.file).symlink_to(mirror.resolve() / source.file)
+        ids = {line.split("\t")[i] for s in ("train", "valid", "test") for line in _lines(mirror, s) for i in (0, 2)}
+        texts = {id_: {"label": f"name of {id_}", "description": "short"} for id_ in ids}
+        (tmp_path / "codex-entities-en.json").write_text(json.dumps(texts))
+        with zipfile.ZipFile(tmp_path / "codex-extracts-en.zip", "w") as archive:
+            archive.writestr("extracts/Q1041.txt", "a long article")
+        monkeypatch.setenv("CASCADER_MIRROR", str(tmp_path))
+        kg = load_dataset("codex-m")
+        entity = kg.entities[kg.entity_index("Q1041")]
+        assert (entity.name, entity.description) == ("name of Q1041", "short. a long article")
+
+
+def _lines(mirror, split):
+    return (mirror / f"codex-m-{split}.txt").read_text().splitlines()
+
+
+def _no_network(*args, **options):
+    raise ConnectionRefusedError("no network in tests")

@@ -1,0 +1,252 @@
+import json
+
+import numpy as np
+import pytest
+
+from cascader.errors import DataError, StorageError
+from cascader.evaluation import Evaluation, Metrics, compare, evaluate
+from cascader.graph import KnowledgeGraph, Queries
+from cascader.models import Frequency
+from cascader.storage import read_parquet, write_parquet
+
+
+class Oracle:
+    """Knows the answers: it scores the entities that complete a known triple, plus a little noise."""
+
+    def __init__(self, kg, noise=0.0):
+        self.known = kg.known()
+        self.noise = noise
+        self.questions_asked = 0
+        self.largest_block = 0
+
+    def score_all(self, queries):
+        self.questions_asked += len(queries)
+        self.largest_block = max(self.largest_block, len(queries))
+        answers = self.known.of(queries)
+        scores = np.zeros((len(queries), self.known.entity_count), dtype=np.float32)
+        scores[answers.rows, answers.ids] = 1
+        return scores + self.noise * np.random.default_rng(0).normal(size=scores.shape).astype(np.float32)
+
+    def score(self, queries, candidates):
+        return self.score_all(queries)[candidates.rows, candidates.ids]
+
+
+def random_graph(seed=0, entities=60, triples=400):
+    rng = np.random.default_rng(seed)
+    rows = {(f"e{h}", f"r{r}", f"e{t}") for h, r, t in rng.integers([entities, 4, entities], size=(triples, 3))}
+    rows = sorted(rows)
+    rng.shuffle(rows)
+    rows = [tuple(row) for row in rows]
+    return KnowledgeGraph.from_triples(rows[100:], rows[:50], rows[50:100], name="random")
+
+
+def test_a_scorer_that_knows_the_answers_has_mrr_one(toy):
+    assert evaluate(Oracle(toy), toy).mrr == 1
+
+
+def test_each_distinct_question_is_asked_once():
+    kg = random_graph()
+    oracle = Oracle(kg)
+    evaluate(oracle, kg)
+    assert oracle.questions_asked == len(Queries.from_triples(kg.test).questions()[0])
+
+
+def test_ranks_do_not_depend_on_the_size_of_a_block(monkeypatch):
+    kg = random_graph()
+    whole = evaluate(Frequency().fit(kg), kg)
+    monkeypatch.setattr("cascader.evaluation.protocol._BLOCK_QUESTIONS", 7)
+    in_blocks = evaluate(Frequency().fit(kg), kg)
+    np.testing.assert_array_equal(whole.ranks.filtered.mean, in_blocks.ranks.filtered.mean)
+    np.testing.assert_array_equal(whole.ranks.raw.mean, in_blocks.ranks.raw.mean)
+
+
+def test_a_block_shrinks_as_the_graph_grows():
+    from cascader.evaluation.protocol import _block_size
+
+    assert _block_size(100) == 1024
+    assert _block_size(10**6) * 10**6 * 4 <= 64 << 20
+    assert _block_size(10**9) == 1
+
+
+def test_ranks_stand_in_the_order_of_the_triples(toy):
+    evaluation = evaluate(Frequency().fit(toy), toy)
+    assert evaluation.triples[0].tolist() == ["aspirin", "treats", "pain"]
+    assert evaluation.sides.tolist() == ["tail"] * 3 + ["head"] * 3
+
+
+def test_a_figure_on_valid_knows_nothing_of_test():
+    """Test facts are filtered only when test is evaluated."""
+    kg = KnowledgeGraph.from_triples(
+        train=[("a", "r", "x"), ("b", "r", "y"), ("c", "r", "y")], valid=[("a", "r", "z")], test=[("a", "r", "y")]
+    )
+
+    class Favourites:
+        def score_all(self, queries):
+            order = ["y", "z", "x", "a", "b", "c"]
+            scores = np.array([-order.index(entity.id) for entity in kg.entities], dtype=np.float32)
+            return np.tile(scores, (len(queries), 1))
+
+    assert evaluate(Favourites(), kg, "valid").ranks.filtered.mean[0] == 2  # y, a test answer, stands before z
+    assert evaluate(Favourites(), kg, "test").ranks.filtered.mean[0] == 1
+
+
+def test_an_empty_split_is_an_error():
+    kg = KnowledgeGraph.from_triples([("a", "r", "b")])
+    with pytest.raises(DataError, match="graph has no test triples to evaluate on"):
+        evaluate(Frequency().fit(kg), kg)
+
+
+def test_scores_of_a_wrong_shape_are_an_error(toy):
+    class Transposed:
+        def score_all(self, queries):
+            return np.zeros((len(toy.entities), len(queries)), dtype=np.float32)
+
+    with pytest.raises(DataError, match=r"scores of shape \(\d+, \d+\), expected \(\d+, \d+\)"):
+        evaluate(Transposed(), toy)
+
+
+class TestSlices:
+    def test_every_way_to_cut_covers_all_queries(self, toy):
+        evaluation = evaluate(Frequency().fit(toy), toy)
+        assert set(evaluation.slices) == {"side", "relation", "relation_kind", "gold_degree", "seen_in_train"}
+        for labels in evaluation.slices.values():
+            assert sum(metrics.queries for metrics in labels.values()) == 6
+
+    def test_the_mean_over_slices_is_the_whole(self, toy):
+        evaluation = evaluate(Frequency().fit(toy), toy)
+        for labels in evaluation.slices.values():
+            total = sum(metrics["mrr"] * metrics.queries for metrics in labels.values())
+            assert total / 6 == pytest.approx(evaluation.mrr)
+
+    def test_entities_that_train_never_shows_stand_apart(self, toy):
+        slices = evaluate(Frequency().fit(toy), toy).slices
+        assert {label: m.queries for label, m in slices["seen_in_train"].items()} == {
+            "both": 4,
+            "anchor only": 1,
+            "gold only": 1,
+        }
+        assert slices["gold_degree"]["0"].queries == 1
+
+    def test_relation_kinds_follow_the_answers_a_question(self):
+        from cascader.evaluation import relation_kinds
+
+        pairs = {
+            "1-1": [("a", "A"), ("b", "B")],
+            "1-n": [("a", "A"), ("a", "B"), ("b", "C"), ("b", "D")],
+            "n-1": [("a", "A"), ("b", "A"), ("c", "B"), ("d", "B")],
+            "n-n": [("a", "A"), ("a", "B"), ("b", "A"), ("b", "B")],
+        }
+        train = [(head, kind, tail) for kind, rows in pairs.items() for head, tail in rows]
+        kg = KnowledgeGraph.from_triples(train, test=[("a", "new", "A")])
+        assert dict(zip([r.id for r in kg.relations], relation_kinds(kg).tolist(), strict=True)) == {
+            **{kind: kind for kind in pairs},
+            "new": "not in train",
+        }
+
+
+class TestFiles:
+    def test_a_saved_evaluation_comes_back_whole(self, toy, tmp_path):
+        evaluation = evaluate(Frequency().fit(toy), toy, seed=3)
+        loaded = Evaluation.load(evaluation.save(tmp_path))
+        assert loaded.as_dict() == evaluation.as_dict()
+        np.testing.assert_array_equal(loaded.ranks.raw.mean, evaluation.ranks.raw.mean)
+
+    def test_the_figures_can_be_recomputed_from_the_ranks_alone(self, toy, tmp_path):
+        path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
+        columns = read_parquet(tmp_path / "frequency.ranks.parquet")
+        assert list(columns)[:5] == ["head", "relation", "tail", "side", "rank"]
+        saved = json.loads(path.read_text())
+        assert Metrics.of(np.array(columns["rank"])).as_dict().items() <= saved.items()
+
+    def test_the_json_says_what_the_figures_were_made_with(self, toy, tmp_path):
+        saved = json.loads(evaluate(Frequency().fit(toy), toy, seed=3).save(tmp_path).read_text())
+        assert saved["seed"] == 3
+        assert saved["data_hash"] == toy.data_hash
+        assert saved["versions"]["cascader"]
+        assert saved["peak_memory_bytes"] > 0
+        assert saved["seconds"] > 0
+        assert saved["intervals"]["mrr"][0] <= saved["mrr"] <= saved["intervals"]["mrr"][1]
+
+    def test_figures_that_do_not_follow_from_the_ranks_are_refused(self, toy, tmp_path):
+        path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
+        saved = json.loads(path.read_text())
+        path.write_text(json.dumps({**saved, "mrr": 0.99}))
+        with pytest.raises(DataError, match=r"says mrr 0.99, but its ranks give 0\.\d+"):
+            Evaluation.load(path)
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ("{", "is not JSON"),
+            ("[]", "holds a JSON list, expected an object"),
+            ('{"format": 99}', "has format 99, expected 1"),
+        ],
+    )
+    def test_a_file_that_is_no_evaluation_is_an_error(self, tmp_path, content, message):
+        (tmp_path / "x.json").write_text(content)
+        with pytest.raises(DataError, match=message):
+            Evaluation.load(tmp_path / "x.json")
+
+    def test_a_missing_or_broken_ranks_file_is_an_error(self, toy, tmp_path):
+        path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
+        ranks = tmp_path / "frequency.ranks.parquet"
+        write_parquet(ranks, {"head": ["a"]})
+        with pytest.raises(DataError, match="lacks the columns relation, tail, side, optimistic_rank"):
+            Evaluation.load(path)
+        ranks.write_bytes(b"PAR1 not really")
+        with pytest.raises(DataError, match="is not a Parquet file"):
+            Evaluation.load(path)
+        ranks.unlink()
+        with pytest.raises(DataError, match="cannot read .*ranks.parquet"):
+            Evaluation.load(path)
+
+    def test_a_folder_that_cannot_be_written_is_an_error_and_leaves_nothing(self, toy, tmp_path):
+        (tmp_path / "results").write_text("a file where a folder should be")
+        with pytest.raises(StorageError, match="cannot write"):
+            evaluate(Frequency().fit(toy), toy).save(tmp_path / "results")
+        assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+class TestComparison:
+    def test_a_run_does_not_differ_from_itself(self):
+        kg = random_graph()
+        evaluation = evaluate(Frequency().fit(kg), kg)
+        difference = compare(evaluation, evaluation).differences["mrr"]
+        assert (difference.value, difference.interval, difference.p_value) == (0, (0, 0), 1)
+
+    def test_a_clear_difference_is_not_put_down_to_chance(self):
+        kg = random_graph()
+        comparison = compare(evaluate(Frequency().fit(kg), kg), evaluate(Oracle(kg), kg))
+        difference = comparison.differences["mrr"]
+        assert difference.value == pytest.approx(comparison.second.mrr - comparison.first.mrr)
+        assert difference.interval[0] > 0
+        assert difference.p_value < 0.001
+
+    def test_the_p_value_agrees_with_scipys_on_a_small_sample(self):
+        from scipy.stats import permutation_test
+
+        from cascader.evaluation.intervals import paired_p_values
+
+        deltas = np.random.default_rng(1).normal(0.3, 1, size=10)
+        exact = permutation_test((deltas,), np.mean, permutation_type="samples", n_resamples=np.inf).pvalue
+        assert paired_p_values(deltas[None], seed=0)[0] == pytest.approx(exact, abs=0.02)
+
+    def test_intervals_cover_the_true_mean_about_as_often_as_they_say(self):
+        from cascader.evaluation.intervals import mean_intervals
+
+        rng = np.random.default_rng(0)
+        samples = rng.exponential(size=(200, 100))
+        covered = sum(low <= 1 <= high for low, high in mean_intervals(samples, seed=0))
+        assert 0.88 <= covered / 200 <= 0.99
+
+    def test_both_queries_of_a_triple_are_drawn_together(self, toy):
+        evaluation = evaluate(Frequency().fit(toy), toy)
+        assert evaluation.per_triple.shape == (5, len(toy.test))
+
+    def test_runs_on_other_data_or_splits_cannot_be_compared(self, toy):
+        one = evaluate(Frequency().fit(toy), toy)
+        with pytest.raises(DataError, match="the first has split test, the second valid"):
+            compare(one, evaluate(Frequency().fit(toy), toy, "valid"))
+        kg = random_graph()
+        with pytest.raises(DataError, match="the first has data hash"):
+            compare(one, evaluate(Frequency().fit(kg), kg))

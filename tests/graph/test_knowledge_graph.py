@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+
+from cascader.errors import DataError, UnknownNameError
+from cascader.graph import Entity, KnowledgeGraph, Relation
+
+
+def test_triples_cannot_be_written_to(toy):
+    with pytest.raises(ValueError, match="read-only"):
+        toy.train[0, 0] = 5
+    with pytest.raises(AttributeError):
+        toy.train = toy.test
+
+
+def test_the_array_it_was_built_from_stays_the_callers_own():
+    triples = np.array([[0, 0, 1]], dtype=np.int32)
+    kg = KnowledgeGraph(
+        "g", (Entity("a", "a"), Entity("b", "b")), (Relation("r", "r"),), triples, triples[:0], triples[:0]
+    )
+    triples[0, 0] = 1
+    assert kg.train[0, 0] == 0
+
+
+def test_a_triple_in_two_splits_is_an_error_that_names_it():
+    with pytest.raises(DataError, match=r"1 triples of test also stand in train, the first: a r b\. Remove"):
+        KnowledgeGraph.from_triples([("a", "r", "b")], test=[("a", "r", "b")])
+
+
+def test_an_index_out_of_range_is_an_error_that_names_the_triple():
+    with pytest.raises(DataError, match=r"triple 0 of train is \[0, 0, 7\], but there are 1 entities"):
+        KnowledgeGraph("g", (Entity("a", "a"),), (Relation("r", "r"),), np.array([[0, 0, 7]]), np.empty(0), np.empty(0))
+
+
+def test_a_repeated_id_is_an_error():
+    with pytest.raises(DataError, match="entity id 'a' occurs more than once"):
+        KnowledgeGraph("g", (Entity("a", "x"), Entity("a", "y")), (), np.empty(0), np.empty(0), np.empty(0))
+
+
+def test_the_data_hash_changes_with_any_text_or_triple(toy):
+    renamed = KnowledgeGraph(
+        toy.name, (Entity("aspirin", "Aspirin"), *toy.entities[1:]), toy.relations, toy.train, toy.valid, toy.test
+    )
+    moved = KnowledgeGraph(toy.name, toy.entities, toy.relations, toy.train, toy.valid, toy.test[::-1])
+    hashes = {toy.data_hash, renamed.data_hash, moved.data_hash}
+    assert len(hashes) == 3
+
+
+def test_the_data_hash_does_not_depend_on_the_name_of_the_graph(toy):
+    renamed = KnowledgeGraph("other", toy.entities, toy.relations, toy.train, toy.valid, toy.test)
+    assert renamed.data_hash == toy.data_hash
+
+
+def test_degrees_count_both_ends_of_train_triples(toy):
+    degrees = toy.degrees()
+    assert degrees[toy.entity_index("aspirin")] == 4
+    assert degrees[toy.entity_index("placebo")] == 0
+
+
+def test_an_unknown_split_or_side_is_an_error(toy):
+    with pytest.raises(DataError, match="no split 'dev'. Choose one of: train, valid, test"):
+        toy.split("dev")
+    with pytest.raises(DataError, match="no side 'left'"):
+        toy.query("aspirin", "treats", side="left")
+
+
+class TestNames:
+    @pytest.fixture
+    def kg(self):
+        entities = (
+            Entity("Q1", "Paris"),
+            Entity("Q2", "Paris"),
+            Entity("Q3", "Ludwig van Beethoven"),
+            Entity("Q4", "Q3"),
+            Entity("Q5", "Straße_der Vögel"),
+        )
+        return KnowledgeGraph("g", entities, (Relation("P1", "place of birth"),), np.empty(0), np.empty(0), np.empty(0))
+
+    def test_an_exact_id_goes_before_a_name(self, kg):
+        assert kg.entity_index("Q3") == 2
+
+    def test_an_exact_name_is_found(self, kg):
+        assert kg.entity_index("Ludwig van Beethoven") == 2
+
+    def test_case_spacing_and_unicode_form_do_not_matter(self, kg):
+        assert kg.entity_index("  ludwig  VAN beethoven ") == 2
+        assert kg.entity_index("STRASSE der Vo\u0308gel") == 4
+        assert kg.relation_index("Place Of Birth") == 0
+        assert kg.entity_index("q5") == 4
+
+    def test_an_ambiguous_name_offers_its_ids(self, kg):
+        with pytest.raises(UnknownNameError, match=r"'Paris' names 2 entities: Paris \(Q1\), Paris \(Q2\)") as caught:
+            kg.entity_index("Paris")
+        assert caught.value.candidates == ("Q1", "Q2")
+
+    def test_an_unknown_name_offers_the_closest(self, kg):
+        with pytest.raises(UnknownNameError, match="no entity is called 'Beethofen'") as caught:
+            kg.entity_index("Beethofen")
+        assert caught.value.candidates[0] == "Q3"
+
+    def test_a_name_like_nothing_else_says_so(self, kg):
+        with pytest.raises(UnknownNameError, match="Nothing looks like it"):
+            kg.entity_index("000")
