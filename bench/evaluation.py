@@ -25,9 +25,9 @@ from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Que
 from measuring import in_own_process, median, report
 
 DIMENSION = 200
-#: Of 8, 16, 32, 64, 256 and 1024, the one at which PyKEEN was fastest on two cores.
+#: Of 8, 16, 32, 64, 256 and 1,024, the ones at which PyKEEN was fastest on two cores.
 PYKEEN_BATCH = 32
-OUR_SCORES_BATCH = 256
+OUR_SCORES_BATCH = 64
 THREADS = 2
 WAYS = ("cascader", "pykeen", "pykeen-our-scores")
 

@@ -8,7 +8,7 @@ import typer
 
 import cascader
 from cascader.cli import data, evaluations
-from cascader.cli.console import errors, printable
+from cascader.cli.console import complain
 from cascader.errors import CascaderError
 
 app = typer.Typer(
@@ -49,7 +49,7 @@ class _OneLine(logging.Handler):
     """Log records as lines of their own on standard error, without what a terminal would obey."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        errors.print(f"note: {printable(record.getMessage())}")
+        complain(f"note: {record.getMessage()}")
 
 
 def main() -> None:
@@ -58,5 +58,5 @@ def main() -> None:
     try:
         app()
     except CascaderError as error:
-        errors.print(f"error: {printable(str(error))}")
+        complain(f"error: {error}")
         sys.exit(BAD_INPUT)

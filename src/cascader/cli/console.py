@@ -17,8 +17,18 @@ def _console(to_stderr: bool) -> Console:
     return Console(stderr=to_stderr, markup=False, emoji=False, highlight=False, soft_wrap=True, width=width)
 
 
-output = _console(to_stderr=False)
-errors = _console(to_stderr=True)
+_output = _console(to_stderr=False)
+_errors = _console(to_stderr=True)
+
+
+def say(sentence: str) -> None:
+    """Print a line on standard output."""
+    _output.print(printable(sentence))
+
+
+def complain(sentence: str) -> None:
+    """Print a line on standard error."""
+    _errors.print(printable(sentence))
 
 
 def printable(text: str) -> str:
@@ -26,14 +36,14 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> Table:
-    """A plain table; the columns named in `numbers` are set flush right."""
-    made = Table(box=SIMPLE_HEAD, pad_edge=False)
+def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
+    """Print a plain table; the columns named in `numbers` are set flush right."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+        table.add_column(printable(column), justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(Text(printable(cell)) for cell in row))
-    return made
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    _output.print(table)
 
 
 def shortened(text: str, length: int = 60) -> str:

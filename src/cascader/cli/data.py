@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cascader.cli.console import output, shortened, table
+from cascader.cli.console import say, say_table, shortened
 from cascader.datasets import CATALOG, Counts, Format, Split, locate, open_graph, read_graph, write_graph
 from cascader.datasets.findings import findings
 from cascader.errors import DataError
@@ -37,8 +37,8 @@ def list_() -> None:
     for dataset in CATALOG.values():
         counts = [f"{count:,}" for count in dataset.counts] if dataset.counts else ["–"] * len(_COUNTS)
         rows.append([dataset.name, *counts, _at_hand(dataset.name), dataset.title])
-    output.print(table(["name", *_COUNTS, "at hand", "what"], rows, numbers=_COUNTS))
-    output.print("Licences and homes: cascader data show NAME")
+    say_table(["name", *_COUNTS, "at hand", "what"], rows, numbers=_COUNTS)
+    say("Licences and homes: cascader data show NAME")
 
 
 def _at_hand(name: str) -> str:
@@ -54,13 +54,14 @@ def show(graph: NameOrPath) -> None:
     kg = open_graph(graph)
     if kg.name in CATALOG and not Path(graph).exists():
         dataset = CATALOG[kg.name]
-        output.print(f"{dataset.title}\nlicence: {dataset.licence}")
+        say(dataset.title)
+        say(f"licence: {dataset.licence}")
         for source in (*dataset.sources, *dataset.optional_sources):
-            output.print(f"home: {source.home}")
-    _print_counts(kg)
-    _print_texts(kg)
-    _print_relations(kg)
-    _print_examples(kg)
+            say(f"home: {source.home}")
+    _say_counts(kg)
+    _say_texts(kg)
+    _say_relations(kg)
+    _say_examples(kg)
 
 
 @app.command(epilog="Example: cascader data check my-graph.tsv --entities my-entities.tsv")
@@ -75,11 +76,11 @@ def check(
 ) -> None:
     """Check a graph of your own: read all of it, count it, and say what is missing, odd or leaking."""
     kg = read_graph(path, entities=entities, relations=relations, split=Split(valid, test, seed, unseen))
-    _print_counts(kg)
+    _say_counts(kg)
     found = findings(kg)
     for finding in found:
-        output.print(f"- {finding}")
-    output.print("The graph can be used." + ("" if found else " Nothing odd was found."))
+        say(f"- {finding}")
+    say("The graph can be used." + ("" if found else " Nothing odd was found."))
 
 
 @app.command(epilog="Example: cascader data convert my-graph.ttl --to parquet --out my-graph/")
@@ -100,36 +101,34 @@ def convert(
     else:
         kg = open_graph(graph)
     write_graph(kg, out, to)
-    _print_counts(kg)
-    output.print(f"Written to {out}.")
+    _say_counts(kg)
+    say(f"Written to {out}.")
 
 
-def _print_counts(kg: KnowledgeGraph) -> None:
+def _say_counts(kg: KnowledgeGraph) -> None:
     counts = [f"{count:,}" for count in Counts.of(kg)]
-    output.print(table(["graph", *_COUNTS, "sha256"], [[kg.name, *counts, kg.data_hash[:12]]], numbers=_COUNTS))
+    say_table(["graph", *_COUNTS, "sha256"], [[kg.name, *counts, kg.data_hash[:12]]], numbers=_COUNTS)
 
 
-def _print_texts(kg: KnowledgeGraph) -> None:
+def _say_texts(kg: KnowledgeGraph) -> None:
     words = [len(entity.description.split()) for entity in kg.entities]
     described = sum(count > 0 for count in words)
     typed = sum(bool(entity.type) for entity in kg.entities)
     mean = sum(words) / described if described else 0
-    output.print(
-        f"{described:,} of {len(words):,} entities have a description (mean {mean:.1f} words), {typed:,} have a type."
-    )
+    say(f"{described:,} of {len(words):,} entities have a description (mean {mean:.1f} words), {typed:,} have a type.")
 
 
-def _print_relations(kg: KnowledgeGraph, most: int = 12) -> None:
+def _say_relations(kg: KnowledgeGraph, most: int = 12) -> None:
     kinds = relation_kinds(kg)
     counts = [int((kg.train[:, 1] == relation).sum()) for relation in range(len(kg.relations))]
     order = sorted(range(len(counts)), key=lambda relation: -counts[relation])
     rows = [[kg.relations[r].name, kg.relations[r].id, str(kinds[r]), f"{counts[r]:,}"] for r in order[:most]]
-    output.print(table(["relation", "id", "kind", "train triples"], rows, numbers=["train triples"]))
+    say_table(["relation", "id", "kind", "train triples"], rows, numbers=["train triples"])
     if len(order) > most:
-        output.print(f"and {len(order) - most:,} more relations")
+        say(f"and {len(order) - most:,} more relations")
 
 
-def _print_examples(kg: KnowledgeGraph, most: int = 3) -> None:
+def _say_examples(kg: KnowledgeGraph, most: int = 3) -> None:
     for head, relation, tail in kg.train[:most]:
         sentence = f"{kg.entities[head].name} — {kg.relations[relation].name} — {kg.entities[tail].name}"
-        output.print(f"for example: {shortened(sentence, 150)}")
+        say(f"for example: {shortened(sentence, 150)}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from cascader.cli.console import output, printable, shortened, table
+from cascader.cli.console import say, say_table, shortened
 from cascader.datasets import Counts, load_dataset, open_graph
 from cascader.evaluation import METRICS, Evaluation, evaluate
 from cascader.evaluation import compare as compare_evaluations
@@ -30,8 +30,8 @@ def baseline(graph: GraphArgument, out: OutOption = Path("runs/results"), split:
     kg = open_graph(graph)
     evaluation = evaluate(Frequency().fit(kg), kg, split)
     path = evaluation.save(out / kg.name)
-    _print_evaluation(evaluation)
-    output.print(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
+    _say_evaluation(evaluation)
+    say(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
 
 
 def compare(
@@ -60,10 +60,10 @@ def compare(
         ]
         for metric, difference in comparison.differences.items()
     ]
-    output.print(f"{comparison.first.dataset}, {comparison.first.split}, {comparison.first.metrics.queries:,} queries")
-    output.print(table(["metric", *names, "difference", "p"], rows))
-    output.print(_slices_beside(comparison.first, comparison.second, "side"))
-    output.print(
+    say(f"{comparison.first.dataset}, {comparison.first.split}, {comparison.first.metrics.queries:,} queries")
+    say_table(["metric", *names, "difference", "p"], rows)
+    _say_slices_beside(comparison.first, comparison.second, "side")
+    say(
         f"In brackets: {CONFIDENCE:.0%} bootstrap intervals. p: how often chance alone makes a difference this large "
         "(paired randomisation test)."
     )
@@ -79,27 +79,27 @@ def demo(
     started = time.perf_counter()
     kg = load_dataset("wordnet")
     counts = Counts.of(kg)
-    output.print(
+    say(
         f"1. Built a graph of places from WordNet: {counts.entities:,} entities, {counts.relations} relations, "
         f"{counts.train:,} triples to learn from, {counts.valid:,} to choose on, {counts.test:,} to be tested on."
     )
     scorer = Frequency().fit(kg)
     evaluation = evaluate(scorer, kg)
-    output.print(
+    say(
         f"2. Asked for the head and the tail of each test triple, and ranked all entities: "
         f"{evaluation.metrics.queries:,} questions in {evaluation.seconds:.1f} s. The scorer is the floor that a model "
         "must beat: the most frequent answers."
     )
-    _print_evaluation(evaluation)
-    output.print(_slices(evaluation, "relation_kind"))
-    output.print("3. One question, answered:")
-    _print_answers(kg, scorer)
+    _say_evaluation(evaluation)
+    _say_slices(evaluation, "relation_kind")
+    say("3. One question, answered:")
+    _say_answers(kg, scorer)
     path = evaluation.save(out / "results" / kg.name)
-    output.print(f"4. Wrote {path} and {path.with_suffix('.ranks.parquet')}: every figure follows from those ranks.")
-    output.print(f"Done in {time.perf_counter() - started:.1f} s. Try next: cascader data show wordnet")
+    say(f"4. Wrote {path} and {path.with_suffix('.ranks.parquet')}: every figure follows from those ranks.")
+    say(f"Done in {time.perf_counter() - started:.1f} s. Try next: cascader data show wordnet")
 
 
-def _print_answers(kg: KnowledgeGraph, scorer: Frequency, top: int = 5) -> None:
+def _say_answers(kg: KnowledgeGraph, scorer: Frequency, top: int = 5) -> None:
     """The best answers to the first test question that train does not already answer."""
     head, relation, tail = kg.test[0]
     query = kg.query(kg.entities[head].id, kg.relations[relation].id)
@@ -108,18 +108,18 @@ def _print_answers(kg: KnowledgeGraph, scorer: Frequency, top: int = 5) -> None:
     scores[known] = -np.inf
     best = np.argsort(-scores, kind="stable")[:top]
     question = f"({kg.entities[head].name}, {kg.relations[relation].name}, ?)"
-    output.print(printable(f"{question}, where the answer is {kg.entities[tail].name}"))
+    say(f"{question}, where the answer is {kg.entities[tail].name}")
     rows = [
         [str(place), kg.entities[entity].name, shortened(kg.entities[entity].description, 80)]
         for place, entity in enumerate(best, start=1)
     ]
-    output.print(table(["rank", "answer", "description"], rows, numbers=["rank"]))
+    say_table(["rank", "answer", "description"], rows, numbers=["rank"])
 
 
-def _print_evaluation(evaluation: Evaluation) -> None:
+def _say_evaluation(evaluation: Evaluation) -> None:
     rows = [[evaluation.name, *(_with_interval(evaluation.metrics[m], evaluation.intervals[m]) for m in METRICS)]]
-    output.print(f"{evaluation.dataset}, {evaluation.split}, {evaluation.metrics.queries:,} queries")
-    output.print(table(["scorer", *METRICS], rows))
+    say(f"{evaluation.dataset}, {evaluation.split}, {evaluation.metrics.queries:,} queries")
+    say_table(["scorer", *METRICS], rows)
 
 
 def _with_interval(value: float, interval: tuple[float, float], signed: bool = False) -> str:
@@ -129,18 +129,18 @@ def _with_interval(value: float, interval: tuple[float, float], signed: bool = F
     return f"{value:{sign}.{digits}f} [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
 
 
-def _slices(evaluation: Evaluation, way: str) -> object:
+def _say_slices(evaluation: Evaluation, way: str) -> None:
     rows = [
         [label, f"{metrics.queries:,}", f"{metrics['mrr']:.4f}", f"{metrics['hits@10']:.4f}"]
         for label, metrics in evaluation.slices[way].items()
     ]
-    return table([way.replace("_", " "), "queries", "mrr", "hits@10"], rows, numbers=["queries", "mrr", "hits@10"])
+    say_table([way.replace("_", " "), "queries", "mrr", "hits@10"], rows, numbers=["queries", "mrr", "hits@10"])
 
 
-def _slices_beside(first: Evaluation, second: Evaluation, way: str) -> object:
+def _say_slices_beside(first: Evaluation, second: Evaluation, way: str) -> None:
     rows = [
         [label, f"{metrics.queries:,}", f"{metrics['mrr']:.4f}", f"{second.slices[way][label]['mrr']:.4f}"]
         for label, metrics in first.slices[way].items()
     ]
     columns = [way, "queries", "mrr, first", "mrr, second"]
-    return table(columns, rows, numbers=columns[1:])
+    say_table(columns, rows, numbers=columns[1:])

@@ -1,0 +1,5 @@
+"""`python -m cascader` is the command line."""
+
+from cascader.cli import main
+
+main()

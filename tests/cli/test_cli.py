@@ -1,0 +1,188 @@
+"""The command line as a person meets it: what it prints, and how it fails."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import cascader
+from cascader.cli import app, main
+from cascader.errors import MissingExtraError
+from cascader.graph import Entity, KnowledgeGraph, Relation
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command line; return exit code, standard output and standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["cascader", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        return stopped.value.code, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def triples(tmp_path):
+    rows = [f"e{i}\tknows\te{j}" for i in range(8) for j in range(i)]
+    (tmp_path / "friends.tsv").write_text("\n".join(rows) + "\n")
+    return tmp_path / "friends.tsv"
+
+
+def test_version(run):
+    assert run("--version") == (0, f"cascader {cascader.__version__}\n", "")
+
+
+def commands():
+    """Every command by the words that call it."""
+    from typer.main import get_command
+
+    def walk(command, words):
+        children = getattr(command, "commands", None)
+        if not children:
+            yield words
+        for name, child in (children or {}).items():
+            yield from walk(child, [*words, name])
+
+    return list(walk(get_command(app), []))
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_command_explains_itself_with_an_example(run, words):
+    code, out, _ = run(*words, "--help")
+    assert code == 0
+    assert f"Example: cascader {' '.join(words)}" in " ".join(out.split())
+
+
+def test_list_shows_all_names(run):
+    code, out, _ = run("data", "list")
+    assert code == 0
+    for name in ("wordnet", "repodb", "codex-s", "codex-m", "fb15k-237", "wn18rr"):
+        assert name in out
+
+
+def test_show_prints_the_counts_home_and_licence(run, mirror):
+    code, out, _ = run("data", "show", "repodb")
+    assert code == 0
+    for text in ("2,748", "5,342", "667", "668", "github", "licence", "2,379 of 2,748 entities have a description"):
+        assert text in out
+
+
+def test_check_counts_and_tells_what_is_odd(run, triples):
+    code, out, _ = run("data", "check", triples)
+    assert code == 0
+    assert "8 of 8 entities have no description" in out
+    assert "The graph can be used." in out
+
+
+def test_convert_writes_a_folder_that_show_reads(run, triples, tmp_path):
+    code, out, _ = run("data", "convert", triples, "--to", "parquet", "--out", tmp_path / "out")
+    assert code == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "entities.parquet",
+        "relations.parquet",
+        "test.parquet",
+        "train.parquet",
+        "valid.parquet",
+    ]
+    assert run("data", "show", tmp_path / "out")[0] == 0
+
+
+def test_baseline_writes_an_evaluation_and_compare_reads_two(run, triples, tmp_path):
+    for out in ("one", "two"):
+        code, printed, _ = run("baseline", triples, "--out", tmp_path / out)
+        assert code == 0
+        assert "mrr" in printed
+    first, second = (tmp_path / out / "friends" / "frequency.json" for out in ("one", "two"))
+    code, printed, _ = run("compare", first, second)
+    assert code == 0
+    assert "+0.0000 [+0.0000, +0.0000]" in printed
+    code, printed, _ = run("compare", first, second, "--json")
+    assert json.loads(printed)["mrr"]["p_value"] == 1
+
+
+def test_demo_runs_and_says_what_it_did(run, tmp_path):
+    try:
+        cascader.load_dataset("wordnet")
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    code, out, _ = run("demo", "--out", tmp_path)
+    assert code == 0
+    saved = json.loads((tmp_path / "results" / "wordnet" / "frequency.json").read_text())
+    assert f"{saved['mrr']:.4f}" in out
+    assert "Try next: cascader data show wordnet" in out
+
+
+BAD_INPUT = {
+    "a missing path": (["data", "check", "nowhere.tsv"], "there is no file or folder nowhere.tsv"),
+    "an unknown name": (["data", "show", "freebase"], "there is no file or folder freebase"),
+    "a broken file": (["data", "check", "broken.tsv"], "broken.tsv:2: found 2 columns, expected 3"),
+    "a share that cannot be": (["data", "check", "friends.tsv", "--test", "2"], "cannot hold back"),
+    "no evaluation": (["compare", "friends.tsv", "friends.tsv"], "cannot read friends.tsv.json"),
+    "a format we do not write": (
+        ["data", "convert", "friends.tsv", "--to", "pickle", "--out", "x"],
+        "'pickle' is not one of",
+    ),
+    "a folder that is there": (
+        ["data", "convert", "friends.tsv", "--to", "csv", "--out", "full"],
+        "full exists already",
+    ),
+    "an unknown command": (["fly"], "No such command 'fly'"),
+    "a benchmark that cannot be fetched": (["data", "show", "repodb"], "cannot download cascader-repodb.zip"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_exits_with_2_and_a_sentence(case, run, triples, monkeypatch):
+    def no_network(*arguments, **options):
+        raise ConnectionRefusedError("no network in tests")
+
+    monkeypatch.setattr("urllib.request.urlopen", no_network)
+    monkeypatch.chdir(triples.parent)
+    (triples.parent / "broken.tsv").write_text("a\tr\tb\na\tr\n")
+    (triples.parent / "full").mkdir()
+    (triples.parent / "full" / "mine").write_text("")
+    arguments, message = BAD_INPUT[case]
+    before = sorted(path.name for path in triples.parent.rglob("*"))
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
+    assert sorted(path.name for path in triples.parent.rglob("*")) == before
+
+
+def test_the_real_program_fails_without_a_traceback(tmp_path):
+    command = [sys.executable, "-m", "cascader", "data", "check", "nowhere.tsv"]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("error: there is no file or folder nowhere.tsv")
+    assert "Traceback" not in finished.stderr
+
+
+class TestTextsOfAGraph:
+    """Whatever stands in a graph is shown as text: no markup, no commands to the terminal."""
+
+    HOSTILE = "[bold]x[/bold] \x1b[31mred\x1b[0m \x07 :smile: \u202egnp.exe"
+
+    @pytest.fixture
+    def hostile(self, tmp_path):
+        entities = (Entity("a", self.HOSTILE, self.HOSTILE), Entity("b", "B"))
+        kg = KnowledgeGraph.from_triples([("a", "r", "b")])
+        kg = KnowledgeGraph("g", entities, (Relation("r", self.HOSTILE),), kg.train, kg.valid, kg.test)
+        return cascader.write_graph(kg, tmp_path / "hostile")
+
+    def test_in_tables_and_sentences(self, run, hostile):
+        code, out, _ = run("data", "show", hostile)
+        assert code == 0
+        assert "[bold]x[/bold]" in out
+        assert ":smile:" in out
+        assert not any(character in out for character in "\x1b\x07\u202e")
+
+    def test_in_errors(self, run, tmp_path):
+        (tmp_path / "bad.tsv").write_text(f"a\tr\tb\n{self.HOSTILE}\tr\n")
+        _, _, err = run("data", "check", tmp_path / "bad.tsv")
+        assert "\x1b" not in err
