@@ -64,13 +64,14 @@ def _read_numbered(
     ]
     members = read_members(archive, [f"{name}/{member}" for member in names])
 
-    def rows(member: str, header: frozenset[str] = frozenset()) -> list[Row]:
-        table = parse_table(io.BytesIO(members[f"{name}/{member}"]), f"{archive.name}/{member}", header)
+    def rows(member: str) -> list[Row]:
+        content = io.BytesIO(members[f"{name}/{member}"])
+        table = parse_table(content, f"{archive.name}/{member}", lambda names: "name" in names)
         columns = table.header or tuple(str(column) for column in range(table.width))
         return [dict(zip(columns, (text.strip() for text in row), strict=True)) for row in table.rows]
 
-    entity_texts = rows("entity_text.tsv", frozenset({"name"}))
-    relation_texts = rows("relation_text.tsv", frozenset({"name"}))
+    entity_texts = rows("entity_text.tsv")
+    relation_texts = rows("relation_text.tsv")
     entities = [entity(row["1"], text) for row, text in zip(rows("entity_ids.del"), entity_texts, strict=True)]
     # Not strict: WN18RR's table of relation texts is the one of another benchmark.
     relations = [
@@ -148,7 +149,7 @@ def _from_names(
 ) -> KnowledgeGraph:
     """A graph from triples of ids; indices go by first appearance in train, valid, test."""
     train, valid, test = (
-        statements_of(parse_table(io.BytesIO(content), f"{name} {split}", frozenset())).triples
+        statements_of(parse_table(io.BytesIO(content), f"{name} {split}", _no_header)).triples
         for split, content in contents.items()
     )
     plain = KnowledgeGraph.from_triples(train, valid, test)
@@ -161,9 +162,13 @@ def _from_names(
     )
 
 
+def _no_header(names: tuple[str, ...]) -> bool:
+    return False
+
+
 def _two_columns(path: Path) -> dict[str, str]:
     with path.open("rb") as stream:
-        table = parse_table(stream, path.name, frozenset())
+        table = parse_table(stream, path.name, _no_header)
     return {row[0].strip(): row[1].strip() for row in table.rows}
 
 

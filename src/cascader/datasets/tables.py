@@ -2,7 +2,7 @@
 
 import csv
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, TextIO
@@ -13,6 +13,9 @@ from cascader.storage import read_parquet
 #: A longer text is a mistake (a quote that never closes) and of no use to a model. It is csv's own limit, too.
 MAX_TEXT_CHARACTERS = 131_072
 _MAX_LINE_BYTES = 16 * MAX_TEXT_CHARACTERS
+
+#: Whether a row, in lower case, names columns.
+IsHeader = Callable[[tuple[str, ...]], bool]
 
 TABLE_SUFFIXES = (".tsv", ".txt", ".csv", ".parquet")
 
@@ -39,13 +42,13 @@ class Table:
         return next((self.header.index(name) for name in names if name in self.header), None)
 
 
-def read_table(path: Path, header_names: frozenset[str]) -> Table:
-    """Read a table by its file's suffix; its first row is a header if any of it is in `header_names`."""
+def read_table(path: Path, is_header: IsHeader) -> Table:
+    """Read a table by its file's suffix; `is_header` tells a first row of column names."""
     if path.suffix.lower() == ".parquet":
         return _read_parquet_table(path)
     try:
         with path.open("rb") as stream:
-            return parse_table(stream, str(path), header_names)
+            return parse_table(stream, str(path), is_header)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error}.") from error
 
@@ -62,7 +65,7 @@ def _read_parquet_table(path: Path) -> Table:
     return table
 
 
-def parse_table(stream: IO[bytes], label: str, header_names: frozenset[str]) -> Table:
+def parse_table(stream: IO[bytes], label: str, is_header: IsHeader) -> Table:
     """Read delimited text: tabs, or for .csv commas or semicolons; UTF-8; fields may be quoted."""
     lines = _decoded_lines(stream, label)
     first = next(lines, None)
@@ -73,8 +76,8 @@ def parse_table(stream: IO[bytes], label: str, header_names: frozenset[str]) -> 
     if delimiter == "\t":
         rows, starts = _parse_tabs(list(lines), label)
     else:
-        rows, starts = _parse_quoted(lines, label, delimiter)
-    return _with_header(label, rows, starts, header_names)
+        rows, starts = _parse(lines, label, delimiter, csv.QUOTE_MINIMAL)
+    return _with_header(label, rows, starts, is_header)
 
 
 def _decoded_lines(stream: IO[bytes], label: str) -> Iterator[str]:
@@ -114,28 +117,21 @@ def _parse_tabs(lines: list[str], label: str) -> tuple[list[list[str]], list[int
 
     Spreadsheets quote a field and double the quotes in it, plain TSV writes 5" disk: a strict parser tells them apart.
     """
-    if not any(line.startswith('"') or '\t"' in line for line in lines):
-        return _parse_quoted(lines, label, "\t", csv.QUOTE_NONE)
-    try:
-        quoted = _parse_quoted(lines, label, "\t")
-        if _is_uniform(quoted[0]):
-            return quoted
-    except DataError:
-        plain = _parse_quoted(lines, label, "\t", csv.QUOTE_NONE)
-        if not _is_uniform(plain[0]):
-            raise
-        return plain
-    plain = _parse_quoted(lines, label, "\t", csv.QUOTE_NONE)
-    return plain if _is_uniform(plain[0]) else quoted
+    if any(line.startswith('"') or '\t"' in line for line in lines):
+        try:
+            return _parse(lines, label, "\t", csv.QUOTE_MINIMAL)
+        except DataError as problem:
+            try:
+                return _parse(lines, label, "\t", csv.QUOTE_NONE)
+            except DataError:
+                raise problem from None
+    return _parse(lines, label, "\t", csv.QUOTE_NONE)
 
 
-def _is_uniform(rows: list[list[str]]) -> bool:
-    return len({len(row) for row in rows}) <= 1
-
-
-def _parse_quoted(
-    lines: Iterable[str], label: str, delimiter: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
+def _parse(
+    lines: Iterable[str], label: str, delimiter: str, quoting: Literal[0, 3]
 ) -> tuple[list[list[str]], list[int]]:
+    """Rows of equal width, and the line that each starts at."""
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     rows: list[list[str]] = []
     starts: list[int] = []
@@ -144,12 +140,21 @@ def _parse_quoted(
         for fields in reader:
             if fields:  # a blank line has none
                 _check_texts(f"{label}:{start}", fields)
+                _check_width(f"{label}:{start}", fields, rows)
                 rows.append(fields)
                 starts.append(start)
             start = reader.line_num + 1
     except csv.Error as error:
         raise DataError(_csv_message(f"{label}:{start}", str(error))) from error
     return rows, starts
+
+
+def _check_width(where: str, fields: list[str], rows: list[list[str]]) -> None:
+    if rows and len(fields) != len(rows[0]):
+        raise DataError(
+            f"{where}: found {len(fields)} column{'' if len(fields) == 1 else 's'}, expected {len(rows[0])} "
+            f"as in the first row. The row starts with {fields[0][:40]!r}."
+        )
 
 
 def _csv_message(where: str, problem: str) -> str:
@@ -171,24 +176,15 @@ def _too_long(where: str, length: int | None = None) -> str:
     return f"{where}: found {found} above the limit of {MAX_TEXT_CHARACTERS:,}. Shorten it, or close its quote."
 
 
-def _with_header(label: str, rows: list[list[str]], starts: list[int], header_names: frozenset[str]) -> Table:
+def _with_header(label: str, rows: list[list[str]], starts: list[int], is_header: IsHeader) -> Table:
     if not rows:
         raise DataError(f"{label} has only blank lines, expected rows of text.")
     names = tuple(name.strip().lower() for name in rows[0])
-    header = names if header_names.intersection(names) and len(set(names)) == len(names) else None
-    if header:
-        rows, starts = rows[1:], starts[1:]
-        if not rows:
-            raise DataError(f"{label} has a header and no rows.")
-    width = len(names)
-    table = Table(label, header, rows, starts, width)
-    for row, fields in enumerate(rows):
-        if len(fields) != width:
-            raise DataError(
-                f"{table.where(row)}: found {len(fields)} column{'' if len(fields) == 1 else 's'}, expected {width} "
-                f"as in the first row. The row starts with {fields[0][:40]!r}."
-            )
-    return table
+    if not is_header(names):
+        return Table(label, None, rows, starts, len(names))
+    if len(rows) == 1:
+        raise DataError(f"{label} has a header and no rows.")
+    return Table(label, names, rows[1:], starts[1:], len(names))
 
 
 def write_rows(stream: TextIO, rows: Iterable[Sequence[str]], delimiter: str) -> None:

@@ -11,7 +11,7 @@ _ID = ("id", "entity", "entity_id", "relation", "relation_id", "node", "iri", "u
 _NAME = ("name", "label", "title")
 _DESCRIPTION = ("description", "text", "definition", "gloss", "comment", "extract", "summary")
 _TYPE = ("type", "category", "kind", "class")
-_HEADER = frozenset({*_ID, *_NAME, *_DESCRIPTION})
+_HEADER = {*_ID, *_NAME, *_DESCRIPTION, *_TYPE}
 
 
 def read_text_table(path: Path, texts: Texts) -> list[str]:
@@ -22,7 +22,7 @@ def read_text_table(path: Path, texts: Texts) -> list[str]:
     if path.suffix.lower() in RDF_SUFFIXES:
         read_rdf(path, texts)
         return described_ids(path)
-    table = read_table(path, _HEADER)
+    table = read_table(path, _is_header)
     columns = _columns(table)
     first_row: dict[str, int] = {}
     for row, fields in enumerate(table.rows):
@@ -32,6 +32,11 @@ def read_text_table(path: Path, texts: Texts) -> list[str]:
         texts.descriptions.offer(id_, description)
         texts.types.offer(id_, type_)
     return list(first_row)
+
+
+def _is_header(names: tuple[str, ...]) -> bool:
+    """One name alone may be an entity's: WordNet has a node, a label and a class."""
+    return "id" in names or len(_HEADER.intersection(names)) >= 2
 
 
 def _check_id(table: Table, row: int, id_: str, first_row: dict[str, int]) -> None:

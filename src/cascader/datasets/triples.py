@@ -13,8 +13,8 @@ from cascader.errors import DataError
 _HEAD = ("head", "h", "subject", "s", "source", "from", "start")
 _RELATION = ("relation", "r", "predicate", "p", "edge", "edge_label", "label", "type")
 _TAIL = ("tail", "t", "object", "o", "target", "to", "end")
-#: What makes a first row a header. Single letters alone do not: they may be entities.
-_HEADER = frozenset({"head", "tail", "relation", "subject", "predicate", "object", "source", "target"})
+#: Two of these make a first row a header; one alone, or single letters, may be entities.
+_HEADER = {"head", "tail", "relation", "subject", "predicate", "object", "source", "target"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,11 @@ def read_statements(path: Path, *texts: Texts) -> Statements:
         if not links:
             raise DataError(f"{path} holds no triples that link two entities. Expected at least one.")
         return Statements(links, lambda row: f"{path}, link {row + 1}")
-    return statements_of(read_table(path, _HEADER))
+    return statements_of(read_table(path, _is_header))
+
+
+def _is_header(names: tuple[str, ...]) -> bool:
+    return len(_HEADER.intersection(names)) >= 2
 
 
 def statements_of(table: Table) -> Statements:
