@@ -1,10 +1,13 @@
 """Files that are either whole or not there: written under a temporary name, then renamed."""
 
+import glob
 import hashlib
 import json
 import os
 import secrets
 import shutil
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,13 +16,14 @@ from typing import Any
 from cascader.errors import DataError, StorageError
 
 _CHUNK_BYTES = 1 << 20
+_SURELY_ABANDONED_SECONDS = 24 * 3600
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`, and rename it into place if the block succeeds."""
-    temporary = _temporary_beside(path)
     with _explained(path):
+        temporary = _temporary_beside(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
@@ -32,10 +36,11 @@ def atomic_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path`, and rename it into place if the block succeeds."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise StorageError(f"{path} exists already. Choose another folder, or remove it first.")
-    temporary = _temporary_beside(path)
+    path = path.resolve()
     with _explained(path):
+        if path.exists() and (path == Path.cwd() or not path.is_dir() or any(path.iterdir())):
+            raise StorageError(f"{path} exists already. Choose another folder, or remove it first.")
+        temporary = _temporary_beside(path)
         try:
             temporary.mkdir(parents=True)
             yield temporary
@@ -47,6 +52,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def _temporary_beside(path: Path) -> Path:
+    """A new name; what a killed process left under such a name long ago is removed."""
+    for old in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        if time.time() - old.stat().st_mtime > _SURELY_ABANDONED_SECONDS:
+            shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
@@ -81,7 +90,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
-    except ValueError as error:  # not UTF-8, or not JSON
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON, or nested beyond measure
         raise DataError(f"{path} is not JSON: {error}. Write it again with the command that made it.") from error
     if not isinstance(content, dict):
         raise DataError(f"{path} holds a JSON {type(content).__name__}, expected an object.")
@@ -103,13 +112,16 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
     import pyarrow.parquet
 
     try:
-        # memory_map=False: a file that is replaced while it is read must not end the process.
-        table = pyarrow.parquet.read_table(path, memory_map=False)
+        with path.open("rb") as file:
+            table = pyarrow.parquet.ParquetFile(file).read()
+        twice = [name for name, count in Counter(table.column_names).items() if count > 1]
+        if twice:
+            raise DataError(f"{path} has two columns called {twice[0]!r}. Rename one of them.")
+        return {name: table.column(name).to_pylist() for name in table.column_names}
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
         raise DataError(f"{path} is not a Parquet file: {error}. Write it again, or convert it to TSV.") from error
-    return {name: table.column(name).to_pylist() for name in table.column_names}
 
 
 def sha256_of(path: Path) -> str:

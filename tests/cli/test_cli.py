@@ -1,6 +1,7 @@
 """The command line as a person meets it: what it prints, and how it fails."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -132,6 +133,10 @@ BAD_INPUT = {
         "full exists already",
     ),
     "an unknown command": (["fly"], "No such command 'fly'"),
+    "the folder one stands in": (["data", "convert", "friends.tsv", "--to", "csv", "--out", "."], "exists already"),
+    "a negative seed": (["data", "check", "friends.tsv", "--seed", "-1"], "seed is -1"),
+    "a name longer than any": (["data", "check", "x" * 300 + ".tsv"], "File name too long"),
+    "tables for a benchmark": (["data", "show", "repodb", "--entities", "friends.tsv"], "repodb is a benchmark"),
     "a benchmark that cannot be fetched": (["data", "show", "repodb"], "cannot download cascader-repodb.zip"),
 }
 
@@ -161,6 +166,25 @@ def test_the_real_program_fails_without_a_traceback(tmp_path):
     assert finished.returncode == 2
     assert finished.stderr.startswith("error: there is no file or folder nowhere.tsv")
     assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.parametrize("command", [["data", "list"], ["data", "check", "nowhere→.tsv"]])
+def test_a_terminal_that_knows_only_ascii_gets_question_marks(command):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    finished = subprocess.run(
+        [sys.executable, "-m", "cascader", *command], env=environment, capture_output=True, text=True
+    )
+    assert "Traceback" not in finished.stderr
+
+
+def test_a_folder_that_may_not_be_read_is_bad_input(run, triples, monkeypatch):
+    def denied(*arguments, **options):
+        raise PermissionError(13, "Permission denied", str(triples))
+
+    monkeypatch.setattr("cascader.cli.graphs.read_graph", denied)
+    code, _, err = run("data", "check", triples)
+    assert code == 2
+    assert "Permission denied" in err
 
 
 class TestTextsOfAGraph:

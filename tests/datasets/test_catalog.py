@@ -102,6 +102,18 @@ class TestTraps:
         entity = kg.entities[kg.entity_index("Q1041")]
         assert (entity.name, entity.description) == ("name of Q1041", "short. a long article")
 
+    @pytest.mark.parametrize("content", ["{}", "<html>log in first</html>", '{"Q1041": {"label": 7}}'])
+    def test_codex_m_goes_on_without_texts_that_are_something_else(
+        self, mirror, tmp_path, monkeypatch, caplog, content
+    ):
+        for source in CATALOG["codex-m"].sources:
+            (tmp_path / source.file).symlink_to(mirror.resolve() / source.file)
+        (tmp_path / "codex-entities-en.json").write_text(content)
+        (tmp_path / "codex-extracts-en.zip").write_text(content)
+        monkeypatch.setenv("CASCADER_MIRROR", str(tmp_path))
+        assert load_dataset("codex-m").entities[0].description == ""
+        assert "going on without its texts" in caplog.text
+
 
 def _lines(mirror, split):
     return (mirror / f"codex-m-{split}.txt").read_text().splitlines()

@@ -31,9 +31,14 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """A client that has read enough hangs up; that is no error of the server's."""
+
+
 @pytest.fixture
 def server():
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd = Server(("127.0.0.1", 0), Handler)
     httpd.content, httpd.requests, httpd.knows_ranges, httpd.cut_after, httpd.status = CONTENT, [], True, None, None
     thread = threading.Thread(target=httpd.serve_forever)
     thread.start()
@@ -77,6 +82,20 @@ def test_a_part_that_was_already_whole_needs_no_request(server, source):
     (cache_folder() / "file.bin.part").write_bytes(CONTENT)
     assert fetch(source).read_bytes() == CONTENT
     assert server.requests == []
+
+
+def test_a_part_that_is_too_long_starts_anew(server, source):
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    (cache_folder() / "file.bin.part").write_bytes(CONTENT + b"more")
+    assert fetch(source).read_bytes() == CONTENT
+    assert server.requests == [None]
+
+
+def test_resuming_needs_room_for_the_rest_only(server, source, monkeypatch):
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    (cache_folder() / "file.bin.part").write_bytes(CONTENT[:-500])
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 1000}))
+    assert fetch(source).read_bytes() == CONTENT
 
 
 def test_a_file_with_another_sha256_is_not_kept(server, source):

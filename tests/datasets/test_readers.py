@@ -1,6 +1,8 @@
 """People's own graphs: what is fine, and what is an error that says what to do."""
 
+import os
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,10 +75,24 @@ class TestFine:
         )
         assert read_graph(tmp_path).entities[0].description == 'one\ttab, a "quote"\nand a second line'
 
+    def test_stray_quotes_far_apart_do_not_swallow_the_rows_between(self, tmp_path):
+        rows = ['"Heroes\tr\tx', *(f"e{i}\tr\tx" for i in range(50)), 'disk 5"\tr\ty']
+        write(tmp_path, g_tsv="\n".join(rows))
+        assert len(read_graph(tmp_path / "g.tsv", split=Split(0, 0)).train) == 52
+
+    @pytest.mark.parametrize("header", ["h\tr\tt", "from\tlabel\tto", "Head Entity\tRelationship\tTail Entity"])
+    def test_headers_as_people_write_them(self, tmp_path, header):
+        write(tmp_path, g_tsv=f"{header}\na\tr\tb\n")
+        assert names(read_graph(tmp_path / "g.tsv", split=Split(0, 0))) == [("a", "r", "b")]
+
     @pytest.mark.parametrize("name", ['5" disk', '"Weird Al" Yankovic', 'say "cheese"', '"'])
     def test_in_plain_tsv_a_quote_is_a_character(self, tmp_path, name):
         write(tmp_path, g_tsv=f"{name}\tr\tb\nb\tr\tc\n")
         assert read_graph(tmp_path / "g.tsv", split=Split(0, 0)).entities[0].id == name
+
+    def test_commas_within_quotes_are_no_delimiters(self, tmp_path):
+        write(tmp_path, g_csv='"a, b, c";r;d\n')
+        assert names(read_graph(tmp_path / "g.csv", split=Split(0, 0))) == [("a, b, c", "r", "d")]
 
     def test_semicolons_as_spreadsheets_write_them(self, tmp_path):
         write(tmp_path, g_csv="a;r;b\nb;r;c, d\n")
@@ -90,6 +106,30 @@ class TestFine:
     def test_parquet_of_numbers(self, tmp_path):
         write_parquet(tmp_path / "g.parquet", {"head": [1, 2], "relation": ["r", "r"], "tail": [2, 3]})
         assert names(read_graph(tmp_path / "g.parquet", split=Split(0, 0))) == [("1", "r", "2"), ("2", "r", "3")]
+
+    def test_parquet_columns_that_are_no_text_are_passed_over(self, tmp_path, caplog):
+        columns = {"head": [b"a"], "relation": ["r"], "tail": ["b"], "weight": [0.5], "tags": [["x"]]}
+        write_parquet(tmp_path / "g.parquet", columns)
+        assert names(read_graph(tmp_path / "g.parquet", split=Split(0, 0))) == [("a", "r", "b")]
+        assert "passed over column weight" in caplog.text
+
+    def test_blank_nodes_without_a_label_get_the_same_name_at_each_reading(self, tmp_path):
+        write(tmp_path, g_ttl="@prefix x: <http://x/> .\nx:a x:r [ x:r x:b ], [ x:s x:c ] .\n")
+        first, again = (read_graph(tmp_path / "g.ttl", split=Split(0, 0)) for _ in range(2))
+        assert first.data_hash == again.data_hash
+        assert "_:g-1" in {entity.id for entity in first.entities}
+
+    def test_a_table_that_is_passed_over_is_named(self, tmp_path, caplog):
+        write(tmp_path, train_tsv="a\tr\tb\n", valid_tsv="b\tr\ta\n", testing_tsv="a\tr\ta\n")
+        read_graph(tmp_path)
+        assert "passed over testing.tsv" in caplog.text
+
+    def test_names_of_files_with_dots_and_odd_bytes(self, tmp_path):
+        write(tmp_path, **{"v1.0-a_tsv": "a\tr\tb\n"})
+        assert read_graph(tmp_path / "v1.0-a.tsv").name == "v1.0-a"
+        odd = Path(os.fsdecode(bytes(tmp_path) + b"/caf\xe9.tsv"))
+        odd.write_text("a\tr\tb\n")
+        assert read_graph(odd).name == "caf?"
 
     def test_n_triples_give_names_descriptions_and_types(self, tmp_path):
         write(
@@ -235,6 +275,53 @@ class TestBadInput:
         with pytest.raises(DataError, match="g.nt holds no triples"):
             read_graph(tmp_path / "g.nt")
 
+    @pytest.mark.parametrize("other", ["valid", "test"])
+    def test_a_graph_in_one_piece_beside_a_split(self, tmp_path, other):
+        write(tmp_path, triples_tsv="a\tr\tb\n", **{f"{other}_tsv": "b\tr\ta\n"})
+        with pytest.raises(DataError, match=f"holds both triples.tsv and {other}.tsv. Rename the first to train"):
+            read_graph(tmp_path)
+
+    def test_a_header_with_a_name_twice(self, tmp_path):
+        write(tmp_path, train_tsv="a\tr\tb\n", entities_tsv="id\tname\tname\na\tA\tB\n")
+        with pytest.raises(DataError, match=r"entities.tsv:1: the header has two columns called 'name'. Rename"):
+            read_graph(tmp_path)
+
+    def test_texts_in_rdf_have_the_same_limits(self, tmp_path):
+        label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+        write(tmp_path, g_nt=f'<http://x/a> <http://x/r> <http://x/b> .\n<http://x/a> {label} "{"x" * 200_000}" .\n')
+        with pytest.raises(DataError, match=r"g.nt, http://x/a: found a text of 200,000 characters above the limit"):
+            read_graph(tmp_path / "g.nt")
+        write(tmp_path, g_nt=f'<http://x/a> <http://x/r> <http://x/b> .\n<http://x/a> {label} "a\\u0000b" .\n')
+        with pytest.raises(DataError, match="found a NUL byte"):
+            read_graph(tmp_path / "g.nt")
+
+    def test_statements_nested_beyond_measure(self, tmp_path):
+        deep = (
+            "<http://x/a> <http://x/r> "
+            + "<<( <http://x/a> <http://x/r> " * 5000
+            + "<http://x/b>"
+            + " )>>" * 5000
+            + " ."
+        )
+        write(tmp_path, g_ttl=deep)
+        with pytest.raises(DataError, match=r"g.ttl:1: statements are nested more than 100 deep"):
+            read_graph(tmp_path / "g.ttl")
+
+    @pytest.mark.parametrize(
+        ("columns", "message"),
+        [
+            ({"head": [1.5], "relation": ["r"], "tail": ["b"]}, "has no column for head"),
+            ({"head": ["a\0"], "relation": ["r"], "tail": ["b"]}, "g.parquet, row 1: found a NUL byte"),
+            ({"head": [b"\xff"], "relation": ["r"], "tail": ["b"]}, "row 1: found bytes that are not UTF-8"),
+            ({"head": [], "relation": [], "tail": []}, "has no rows of text"),
+            ({}, "has no rows of text"),
+        ],
+    )
+    def test_odd_parquet(self, tmp_path, columns, message):
+        write_parquet(tmp_path / "g.parquet", columns)
+        with pytest.raises(DataError, match=message):
+            read_graph(tmp_path / "g.parquet")
+
     def test_a_parquet_file_that_is_none(self, tmp_path):
         write(tmp_path, g_parquet="a\tr\tb\n")
         with pytest.raises(DataError, match="is not a Parquet file"):
@@ -301,8 +388,19 @@ def test_a_graph_comes_back_unchanged_from_every_format(data, to, tmp_path_facto
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_ids_that_are_iris_blank_nodes_or_neither_come_back(to, tmp_path):
-    ids = ["http://x.org/a#b", "_:b0", "http://not an iri", "urn:cascader:entity:a", "a%20b", "_:b 0"]
-    kg = KnowledgeGraph.from_triples([(a, "http://x.org/r", b) for a in ids for b in ids if a != b])
+    ids = [
+        "http://x.org/a#b",
+        "_:b0",
+        "http://not an iri",
+        "urn:cascader:entity:a",
+        "a%20b",
+        "_:_:\ufeff",
+        "urn:isbn:1",
+    ]
+    relations = ["http://x.org/r", "http://www.w3.org/1999/02/22-rdf-syntax-ns#type", "mailto:x@y.org"]
+    plain = KnowledgeGraph.from_triples([(a, r, b) for a in ids for b in ids for r in relations if a != b])
+    entities = tuple(Entity(e.id, e.name, type="http://x.org/Foo_bar") for e in plain.entities)
+    kg = KnowledgeGraph("g", entities, plain.relations, plain.train, plain.valid, plain.test)
     again = read_graph(write_graph(kg, tmp_path / "g", to), split=Split(0, 0))
     assert again.data_hash == kg.data_hash
 

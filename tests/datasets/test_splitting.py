@@ -72,6 +72,11 @@ def test_shares_that_cannot_be_are_an_error(shares):
         Split(*shares)
 
 
+def test_a_negative_seed_is_an_error():
+    with pytest.raises(DataError, match="seed is -1, expected a whole number from 0 up"):
+        Split(seed=-1)
+
+
 def test_the_users_own_splits_are_left_alone_and_a_missing_valid_comes_out_of_train(tmp_path, caplog):
     rows = [f"e{i}\tr\te{j}" for i in range(9) for j in range(i)]
     (tmp_path / "train.tsv").write_text("\n".join(rows[1:]))

@@ -85,6 +85,27 @@ def test_a_folder_that_is_no_wordnet_is_an_error(tmp_path, monkeypatch):
         load_dataset("wordnet")
 
 
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"lexnames": "xx"}, "does not list noun.location and noun.object"),
+        ({"lexnames": ""}, "does not list noun.location"),
+        ({"index.noun": "foo\n"}, "index.noun:1: this is no entry of WordNet"),
+        ({"index.noun": ""}, "index.noun does not list Paris with synset 00000100"),
+    ],
+)
+def test_other_broken_files_are_errors(tmp_path, files, message):
+    whole = {
+        "lexnames": "15\tnoun.location\t1\n",
+        "data.noun": "00000100 15 n 01 Paris 0 001 @ 00000200 n 0000 | x\n00000200 15 n 01 city 0 000 | y\n",
+        "index.noun": "paris n 1 1 @ 1 1 00000100\ncity n 1 0 1 1 00000200\n",
+    }
+    for name, content in {**whole, **files}.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_wordnet(tmp_path)
+
+
 def test_a_broken_line_is_an_error_that_names_it(tmp_path):
     (tmp_path / "lexnames").write_text("15\tnoun.location\t1\n")
     (tmp_path / "data.noun").write_text("00000100 15 n 01 Paris 0 007 #p 00000200 n 0000 | cut off\n")

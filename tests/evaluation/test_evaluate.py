@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -70,8 +71,8 @@ def test_a_block_shrinks_as_the_graph_grows():
 
 def test_ranks_stand_in_the_order_of_the_triples(toy):
     evaluation = evaluate(Frequency().fit(toy), toy)
-    assert evaluation.triples[0].tolist() == ["aspirin", "treats", "pain"]
-    assert evaluation.sides.tolist() == ["tail"] * 3 + ["head"] * 3
+    assert evaluation.triples[0] == ("aspirin", "treats", "pain")
+    assert evaluation.sides == ["tail"] * 3 + ["head"] * 3
 
 
 def test_a_figure_on_valid_knows_nothing_of_test():
@@ -187,11 +188,64 @@ class TestFiles:
         with pytest.raises(DataError, match=message):
             Evaluation.load(tmp_path / "x.json")
 
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"dataset": None}, "has dataset None"),
+            ({"slices": []}, r"has slices \[\]"),
+            ({"slices": {"side": 3}}, "has slices by side that are no table"),
+            ({"slices": {"side": {"head": {"mrr": "x"}}}}, "lacks figures for side head"),
+            ({"slices": {}}, "has other slices by side than its ranks give"),
+            ({"mrr": "x"}, "lacks figures for the whole"),
+            ({"raw": None}, "lacks figures for raw"),
+            ({"seed": "x"}, "has seed 'x'"),
+            ({"seed": -1}, "seed -1"),
+            ({"split": "dev"}, "has split 'dev'"),
+        ],
+    )
+    def test_a_changed_field_is_an_error(self, toy, tmp_path, change, message):
+        path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
+        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+        with pytest.raises(DataError, match=message):
+            Evaluation.load(path)
+
+    def test_a_changed_slice_is_refused(self, toy, tmp_path):
+        path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
+        saved = json.loads(path.read_text())
+        saved["slices"]["side"]["head"]["mrr"] = 0.99
+        path.write_text(json.dumps(saved))
+        with pytest.raises(DataError, match="says side head mrr 0.99, but its ranks give"):
+            Evaluation.load(path)
+
+    @pytest.mark.parametrize("change", [{"rank": 1.0}, {"rank": "1"}, {"optimistic_rank": 0.5}, {"head": 7}])
+    def test_a_changed_rank_is_refused(self, toy, tmp_path, change):
+        path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
+        ranks = tmp_path / "frequency.ranks.parquet"
+        columns = read_parquet(ranks)
+        write_parquet(ranks, {**columns, **{name: [value] * 6 for name, value in change.items()}})
+        with pytest.raises(DataError, match="Evaluate again"):
+            Evaluation.load(path)
+
+    def test_a_name_with_slashes_writes_nowhere(self, toy, tmp_path):
+        with pytest.raises(DataError, match="is no file name"):
+            evaluate(Frequency().fit(toy), toy, name="../../escape").save(tmp_path)
+
+    def test_one_very_long_id_costs_its_own_length_only(self):
+        train = [(f"e{i}", "r", f"e{i + 1}") for i in range(3000)]
+        kg = KnowledgeGraph.from_triples(
+            [*train, ("x" * 100_000, "r", "e0")], test=[(f"e{i}", "s", "e0") for i in range(3000)]
+        )
+        tracemalloc.start()
+        evaluate(Frequency().fit(kg), kg).as_dict()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 500e6
+
     def test_a_missing_or_broken_ranks_file_is_an_error(self, toy, tmp_path):
         path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
         ranks = tmp_path / "frequency.ranks.parquet"
         write_parquet(ranks, {"head": ["a"]})
-        with pytest.raises(DataError, match="lacks the columns relation, tail, side, optimistic_rank"):
+        with pytest.raises(DataError, match="has no column relation of texts. Evaluate again"):
             Evaluation.load(path)
         ranks.write_bytes(b"PAR1 not really")
         with pytest.raises(DataError, match="is not a Parquet file"):

@@ -50,6 +50,28 @@ def test_the_data_hash_does_not_depend_on_the_name_of_the_graph(toy):
     assert renamed.data_hash == toy.data_hash
 
 
+def test_graphs_with_the_same_texts_in_other_places_have_other_hashes():
+    x, y, triples = Entity("x", "x"), Entity("y", "y"), np.array([[0, 0, 1]])
+    none = triples[:0]
+    one = KnowledgeGraph("g", (x, y), (Relation("treats", "treats"), Relation("p", "p")), triples, none, none)
+    other = KnowledgeGraph("g", (x, y, Entity("treats", "treats", "p", "p")), (), none, none, none)
+    assert one.data_hash != other.data_hash
+
+
+def test_a_list_of_entities_becomes_its_own():
+    entities = [Entity("a", "a")]
+    kg = KnowledgeGraph("g", entities, [], np.empty(0), np.empty(0), np.empty(0))
+    entities.append(Entity("b", "b"))
+    assert len(kg.entities) == 1
+
+
+def test_indices_that_are_no_whole_numbers_are_an_error():
+    with pytest.raises(DataError, match="triples hold float64 values, expected whole numbers"):
+        KnowledgeGraph(
+            "g", (Entity("a", "a"),), (Relation("r", "r"),), np.array([[0.9, 0, 0]]), np.empty(0), np.empty(0)
+        )
+
+
 def test_degrees_count_both_ends_of_train_triples(toy):
     degrees = toy.degrees()
     assert degrees[toy.entity_index("aspirin")] == 4

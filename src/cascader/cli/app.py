@@ -1,5 +1,6 @@
 """The commands, and what every one of them does alike: log, fail, and exit."""
 
+import io
 import logging
 import sys
 from typing import Annotated
@@ -55,8 +56,14 @@ class _OneLine(logging.Handler):
 def main() -> None:
     """Run the command line; what the user can mend is said in a sentence, with exit code 2."""
     logging.basicConfig(level=logging.INFO, handlers=[_OneLine()])
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows only ASCII gets a question mark, no crash
     try:
         app()
     except CascaderError as error:
         complain(f"error: {error}")
+        sys.exit(BAD_INPUT)
+    except OSError as error:  # a path too long, a folder that may not be read, a full disk behind standard output
+        complain(f"error: {error.strerror or error}: {error.filename or 'standard output'}")
         sys.exit(BAD_INPUT)

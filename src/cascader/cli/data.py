@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from cascader.cli.console import say, say_table, shortened
-from cascader.datasets import CATALOG, Counts, Format, Split, locate, open_graph, read_graph, write_graph
+from cascader.cli.graphs import EntityTable, NameOrPath, RelationTable, Seed, TestShare, Unseen, ValidShare, open_named
+from cascader.datasets import CATALOG, Counts, Format, Split, locate, write_graph
 from cascader.datasets.findings import findings
 from cascader.errors import DataError
 from cascader.evaluation import relation_kinds
@@ -15,19 +17,6 @@ from cascader.graph import KnowledgeGraph
 app = typer.Typer(help="List, show, check and convert graphs.", no_args_is_help=True, rich_markup_mode=None)
 
 _COUNTS = ("entities", "relations", "train", "valid", "test")
-
-NameOrPath = Annotated[str, typer.Argument(help="A name that `cascader data list` shows, or a path.")]
-OwnPath = Annotated[Path, typer.Argument(help="A folder, a file of triples, or an archive.")]
-EntityTable = Annotated[Path | None, typer.Option("--entities", help="A table of id, name, description, type.")]
-RelationTable = Annotated[Path | None, typer.Option("--relations", help="A table of id, name.")]
-ValidShare = Annotated[
-    float, typer.Option("--valid", help="The share to hold back for valid if the graph comes in one piece.")
-]
-TestShare = Annotated[float, typer.Option("--test", help="The share to hold back for test, likewise.")]
-Seed = Annotated[int, typer.Option("--seed", help="Draws what is held back.")]
-Unseen = Annotated[
-    bool, typer.Option("--allow-unseen", help="Let valid and test have entities that train never shows.")
-]
 
 
 @app.command("list", epilog="Example: cascader data list")
@@ -49,9 +38,17 @@ def _at_hand(name: str) -> str:
 
 
 @app.command(epilog="Example: cascader data show codex-s")
-def show(graph: NameOrPath) -> None:
+def show(
+    graph: NameOrPath,
+    entities: EntityTable = None,
+    relations: RelationTable = None,
+    valid: ValidShare = Split.valid,
+    test: TestShare = Split.test,
+    seed: Seed = Split.seed,
+    unseen: Unseen = Split.unseen_entities,
+) -> None:
     """Show a graph: its home and licence, its size, its texts, its relations, and some triples."""
-    kg = open_graph(graph)
+    kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
     if kg.name in CATALOG and not Path(graph).exists():
         dataset = CATALOG[kg.name]
         say(dataset.title)
@@ -66,7 +63,7 @@ def show(graph: NameOrPath) -> None:
 
 @app.command(epilog="Example: cascader data check my-graph.tsv --entities my-entities.tsv")
 def check(
-    path: OwnPath,
+    path: NameOrPath,
     entities: EntityTable = None,
     relations: RelationTable = None,
     valid: ValidShare = Split.valid,
@@ -75,7 +72,7 @@ def check(
     unseen: Unseen = Split.unseen_entities,
 ) -> None:
     """Check a graph of your own: read all of it, count it, and say what is missing, odd or leaking."""
-    kg = read_graph(path, entities=entities, relations=relations, split=Split(valid, test, seed, unseen))
+    kg = open_named(path, entities, relations, Split(valid, test, seed, unseen))
     _say_counts(kg)
     found = findings(kg)
     for finding in found:
@@ -96,10 +93,7 @@ def convert(
     unseen: Unseen = Split.unseen_entities,
 ) -> None:
     """Write a graph in another format: all of it or nothing."""
-    if Path(graph).exists():
-        kg = read_graph(graph, entities=entities, relations=relations, split=Split(valid, test, seed, unseen))
-    else:
-        kg = open_graph(graph)
+    kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
     write_graph(kg, out, to)
     _say_counts(kg)
     say(f"Written to {out}.")
@@ -120,7 +114,7 @@ def _say_texts(kg: KnowledgeGraph) -> None:
 
 def _say_relations(kg: KnowledgeGraph, most: int = 12) -> None:
     kinds = relation_kinds(kg)
-    counts = [int((kg.train[:, 1] == relation).sum()) for relation in range(len(kg.relations))]
+    counts = np.bincount(kg.train[:, 1], minlength=len(kg.relations)).tolist()
     order = sorted(range(len(counts)), key=lambda relation: -counts[relation])
     rows = [[kg.relations[r].name, kg.relations[r].id, str(kinds[r]), f"{counts[r]:,}"] for r in order[:most]]
     say_table(["relation", "id", "kind", "train triples"], rows, numbers=["train triples"])

@@ -9,25 +9,35 @@ import numpy as np
 import typer
 
 from cascader.cli.console import say, say_table, shortened
-from cascader.datasets import Counts, load_dataset, open_graph
+from cascader.cli.graphs import EntityTable, NameOrPath, RelationTable, Seed, TestShare, Unseen, ValidShare, open_named
+from cascader.datasets import Counts, Split, load_dataset
 from cascader.evaluation import METRICS, Evaluation, evaluate
 from cascader.evaluation import compare as compare_evaluations
 from cascader.evaluation.intervals import CONFIDENCE
 from cascader.graph import KnowledgeGraph, SplitName
 from cascader.models import Frequency
 
-GraphArgument = Annotated[str, typer.Argument(help="A name that `cascader data list` shows, or a path.")]
 OutOption = Annotated[Path, typer.Option("--out", help="The folder that gets <graph>/frequency.json and its ranks.")]
 SplitOption = Annotated[SplitName, typer.Option("--split", help="The triples to ask for.")]
 EvaluationArgument = Annotated[Path, typer.Argument(help="An evaluation's .json, with its .ranks.parquet beside it.")]
 
 
-def baseline(graph: GraphArgument, out: OutOption = Path("runs/results"), split: SplitOption = "test") -> None:
+def baseline(
+    graph: NameOrPath,
+    out: OutOption = Path("runs/results"),
+    split: SplitOption = "test",
+    entities: EntityTable = None,
+    relations: RelationTable = None,
+    valid: ValidShare = Split.valid,
+    test: TestShare = Split.test,
+    seed: Seed = Split.seed,
+    unseen: Unseen = Split.unseen_entities,
+) -> None:
     """Measure the floor: how well the most frequent answers do, with no model at all.
 
     Example: cascader baseline codex-s
     """
-    kg = open_graph(graph)
+    kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
     evaluation = evaluate(Frequency().fit(kg), kg, split)
     path = evaluation.save(out / kg.name)
     _say_evaluation(evaluation)

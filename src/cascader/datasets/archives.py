@@ -1,13 +1,17 @@
-"""Archives are unpacked into an empty folder, and never beyond it."""
+"""Archives are unpacked into an empty folder, never beyond it, and never to more than they can honestly hold."""
 
+import errno
+import gzip
+import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
-from cascader.errors import DataError
+from cascader.errors import DataError, StorageError
 
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
 
@@ -17,47 +21,93 @@ MAX_MEMBERS = 100_000
 #: Text shrinks to a tenth, sorted triples to a fiftieth; bombs to a thousandth and less.
 MAX_RATIO = 200
 _ALWAYS_FINE_BYTES = 64 << 20
+_CHUNK_BYTES = 1 << 20
 
-# zipfile raises the last two for archives that are encrypted or compressed in a way it does not know.
+# zipfile raises the last four for archives that are encrypted, damaged, or named or compressed as it does not know.
 _BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
     zlib.error,
+    lzma.LZMAError,
     EOFError,
     OSError,
     RuntimeError,
     NotImplementedError,
+    ValueError,
+    KeyError,
 )
 
 
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack every file of `archive` below `folder`, which exists and is empty."""
-    budget = _Budget(archive)
+    with _explained(archive):
+        for name, source in _files(archive):
+            target = _target(archive, folder, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as out:
+                while chunk := source.read(_CHUNK_BYTES):
+                    out.write(chunk)
+
+
+def read_members(archive: Path, members: Sequence[str] | None = None) -> dict[str, bytes]:
+    """Some files of an archive by name, or all of them, without unpacking to a disk."""
+    with _explained(archive):
+        found = {name: source.read() for name, source in _files(archive) if members is None or name in members}
+    missing = [member for member in members or () if member not in found]
+    if missing:
+        raise DataError(f"{archive} has no {missing[0]}. Delete the file to have it fetched anew.")
+    return found
+
+
+@contextmanager
+def _explained(archive: Path) -> Iterator[None]:
     try:
-        if zipfile.is_zipfile(archive):
-            _unpack_zip(archive, folder, budget)
-        else:
-            _unpack_tar(archive, folder, budget)
+        yield
     except _BROKEN as error:
-        problem = str(error).split(":\n")[0]  # tarfile goes on to list every format it tried
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise StorageError(
+                f"the disk for temporary files is too full for {archive}. Make room, or set TMPDIR."
+            ) from error
+        problem = str(error).split(":\n")[0][:200]  # tarfile goes on to list every format it tried
         raise DataError(f"cannot unpack {archive}: {problem}. Is it a whole .zip or .tar.gz file?") from error
 
 
-def read_members(archive: Path, members: Sequence[str]) -> dict[str, bytes]:
-    """Some files of an archive whose sha256 is known to be right, without unpacking the others."""
-    try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as zipped:
-                return {member: zipped.read(member) for member in members}
-        with tarfile.open(archive) as tarred:
-            opened = {member: tarred.extractfile(member) for member in members}
-            return {member: file.read() for member, file in opened.items() if file is not None}
-    except (KeyError, *_BROKEN) as error:
-        raise DataError(f"cannot read {archive}: {error}. Delete the file to have it fetched anew.") from error
+def _files(archive: Path) -> Iterator[tuple[str, "_Counted"]]:
+    """The plain files of an archive, one after the other; whatever comes out of it is counted."""
+    budget = _Budget(archive)
+    return _zip_files(archive, budget) if zipfile.is_zipfile(archive) else _tar_files(archive, budget)
+
+
+def _zip_files(archive: Path, budget: "_Budget") -> Iterator[tuple[str, "_Counted"]]:
+    with zipfile.ZipFile(archive) as file:
+        for info in file.infolist():
+            budget.add_member()
+            is_link = (info.external_attr >> 16) & 0o170000 == 0o120000
+            _check_name(archive, info.filename, is_plain=not is_link)
+            if not info.is_dir():
+                with file.open(info) as source:
+                    yield info.filename, _Counted(source, budget)
+
+
+def _tar_files(archive: Path, budget: "_Budget") -> Iterator[tuple[str, "_Counted"]]:
+    """Read as a stream whose every byte is counted: a tar's own headers can be bombs, too."""
+    with archive.open("rb") as raw:
+        is_zipped = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        content: IO[bytes] = gzip.GzipFile(fileobj=raw) if is_zipped else raw  # type: ignore[assignment]
+        stream: Any = _Counted(content, budget)  # read() is all that tarfile needs
+        with tarfile.open(fileobj=stream, mode="r|") as file:
+            for info in file:
+                budget.add_member()
+                _check_name(archive, info.name, is_plain=info.isfile() or info.isdir())
+                source = file.extractfile(info) if info.isfile() else None
+                if source is not None:
+                    # Counted already, as a part of the stream.
+                    yield info.name, _Counted(source, None)
 
 
 class _Budget:
-    """Counts what comes out of an archive, since what it says of its own size cannot be trusted."""
+    """How much may come out of an archive, whatever it says of its own size."""
 
     def __init__(self, archive: Path) -> None:
         self._archive = archive
@@ -73,48 +123,43 @@ class _Budget:
                 f"{self._archive} holds more than {MAX_MEMBERS:,} files. Unpack it yourself and name the folder."
             )
 
-    def copy(self, source: IO[bytes], target: IO[bytes]) -> None:
-        while chunk := source.read(1 << 20):
-            self._bytes += len(chunk)
-            if self._bytes > self._limit:
-                raise DataError(
-                    f"{self._archive} unpacks to more than {self._limit:,} bytes, {MAX_RATIO} times its size: it looks "
-                    "like a decompression bomb. If you trust it, unpack it yourself and name the folder."
-                )
-            target.write(chunk)
+    def add_bytes(self, count: int) -> None:
+        self._bytes += count
+        if self._bytes > self._limit:
+            raise DataError(
+                f"{self._archive} unpacks to more than {self._limit:,} bytes, {MAX_RATIO} times its size: it looks "
+                "like a decompression bomb. If you trust it, unpack it yourself and name the folder."
+            )
 
 
-def _unpack_zip(archive: Path, folder: Path, budget: _Budget) -> None:
-    with zipfile.ZipFile(archive) as file:
-        for info in file.infolist():
-            is_link = (info.external_attr >> 16) & 0o170000 == 0o120000
-            target = _target(archive, folder, info.filename, is_plain=not is_link)
-            budget.add_member()
-            if not info.is_dir():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with file.open(info) as source, target.open("xb") as out:
-                    budget.copy(source, out)
+class _Counted:
+    """A stream that pays for what is read from it, chunk by chunk."""
+
+    def __init__(self, source: IO[bytes], budget: _Budget | None) -> None:
+        self._source = source
+        self._budget = budget
+
+    def read(self, size: int = -1) -> bytes:
+        chunks = []
+        while size != 0 and (chunk := self._source.read(min(size, _CHUNK_BYTES) if size > 0 else _CHUNK_BYTES)):
+            if self._budget is not None:
+                self._budget.add_bytes(len(chunk))
+            chunks.append(chunk)
+            size -= len(chunk) if size > 0 else 0
+        return b"".join(chunks)
 
 
-def _unpack_tar(archive: Path, folder: Path, budget: _Budget) -> None:
-    with tarfile.open(archive) as file:
-        for info in file:
-            target = _target(archive, folder, info.name, is_plain=info.isfile() or info.isdir())
-            budget.add_member()
-            source = file.extractfile(info) if info.isfile() else None
-            if source is not None:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with source, target.open("xb") as out:
-                    budget.copy(source, out)
-
-
-def _target(archive: Path, folder: Path, name: str, is_plain: bool) -> Path:
-    """Where a member goes; only plain files and folders below `folder` are taken."""
+def _check_name(archive: Path, name: str, is_plain: bool) -> None:
+    """Take only plain files and folders that stay below the folder they are unpacked into."""
     parts = PurePosixPath(name.replace("\\", "/"))
     if not is_plain:
-        raise DataError(f"{archive}: {name!r} is a link or a device, expected plain files. Nothing was unpacked.")
+        raise DataError(f"{archive}: {name[:100]!r} is a link or a device, expected plain files. It was not unpacked.")
     if parts.is_absolute() or ".." in parts.parts or ":" in name.split("/")[0]:
-        raise DataError(
-            f"{archive}: {name!r} points outside its folder. Nothing was unpacked; do not trust this archive."
-        )
-    return folder.joinpath(*parts.parts)
+        raise DataError(f"{archive}: {name[:100]!r} points outside its folder. Do not trust this archive.")
+
+
+def _target(archive: Path, folder: Path, name: str) -> Path:
+    target = folder.joinpath(*PurePosixPath(name.replace("\\", "/")).parts)
+    if target.exists():
+        raise DataError(f"{archive} holds {name[:100]!r} twice. Unpack it yourself, and keep the right one.")
+    return target

@@ -1,8 +1,6 @@
 """How each benchmark's files become a graph, their traps included."""
 
 import io
-import json
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,8 +10,7 @@ from cascader.datasets.triples import statements_of
 from cascader.errors import DataError
 from cascader.graph import SPLITS, Entity, KnowledgeGraph, Relation, Triples
 from cascader.graph.arrays import frozen_triples
-
-logger = logging.getLogger(__name__)
+from cascader.storage import read_json
 
 #: By the name a file is kept under; None where an optional file could not be had.
 Files = Mapping[str, Path | None]
@@ -103,7 +100,7 @@ def read_fb15k_237(files: Files) -> KnowledgeGraph:
 
 def read_codex_m(files: Files) -> KnowledgeGraph:
     """Wikidata; the entity texts are fetched where there is a network, the structure works without them."""
-    labels = json.loads(_required(files, "codex-relations-en.json").read_text(encoding="utf-8"))
+    labels = read_json(_required(files, "codex-relations-en.json"))
     entity = _codex_entities(files)
     return _from_names(
         "codex-m",
@@ -117,28 +114,28 @@ def _codex_entities(files: Files) -> Callable[[str], Entity]:
     path, extracts = files.get("codex-entities-en.json"), files.get("codex-extracts-en.zip")
     if path is None:
         return lambda id_: Entity(id_, id_)
-    try:
-        texts: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
-        articles = {} if extracts is None else _articles(extracts)
-        return lambda id_: Entity(
-            id_, texts[id_]["label"], _joined(texts[id_].get("description") or "", articles.get(id_, ""))
-        )
-    except (ValueError, AttributeError) as error:
-        raise DataError(
-            f"{path} is not the JSON of CoDEx's entities: {error}. Delete it to have it fetched anew."
-        ) from error
+    texts = read_json(path)
+    articles = {} if extracts is None else _articles(extracts)
+
+    def entity(id_: str) -> Entity:
+        text = texts.get(id_)
+        if not isinstance(text, dict) or not isinstance(text.get("label"), str):
+            raise DataError(
+                f"{path} has no label for {id_}: it is not CoDEx's file. Delete it to have it fetched anew."
+            )
+        return Entity(id_, text["label"], _joined(str(text.get("description") or ""), articles.get(id_, "")))
+
+    return entity
 
 
 def _articles(archive: Path) -> dict[str, str]:
     """The text files of the archive, by the entity id that is their name."""
-    import zipfile
-
-    with zipfile.ZipFile(archive) as file:
-        return {
-            Path(name).stem: file.read(name).decode(errors="replace").strip()
-            for name in file.namelist()
-            if name.endswith(".txt")
-        }
+    members = read_members(archive)
+    return {
+        Path(name).stem: content.decode(errors="replace").strip()
+        for name, content in members.items()
+        if name.endswith(".txt")
+    }
 
 
 def _from_names(

@@ -182,9 +182,21 @@ def load_dataset(name: str) -> KnowledgeGraph:
         except (DataError, StorageError) as error:
             files[source.file] = None
             logger.warning("%s: going on without its texts. %s", dataset.name, error)
-    kg = dataset.read(files)
+    kg = _read(dataset, files)
     _check_counts(dataset, Counts.of(kg))
     return kg
+
+
+def _read(dataset: Dataset, files: dict[str, Path | None]) -> KnowledgeGraph:
+    """Read the graph; texts that turn out to be something else are done without, as if they could not be had."""
+    optional = [source.file for source in dataset.optional_sources if files[source.file] is not None]
+    try:
+        return dataset.read(files)
+    except DataError as error:
+        if not optional:
+            raise
+        logger.warning("%s: going on without its texts. %s", dataset.name, error)
+        return dataset.read({**files, **dict.fromkeys(optional)})
 
 
 def _check_counts(dataset: Dataset, found: Counts) -> None:

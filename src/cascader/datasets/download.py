@@ -80,7 +80,8 @@ def _download(source: Source, target: Path) -> Path:
 
 
 def _check_room(source: Source, part: Path) -> None:
-    if shutil.disk_usage(part.parent).free < (source.size or 1):
+    done = part.stat().st_size if part.exists() else 0
+    if shutil.disk_usage(part.parent).free < (source.size or 1) - done:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -89,6 +90,8 @@ def _transfer(source: Source, part: Path) -> None:
     done = part.stat().st_size if part.exists() and source.size else 0
     if done and done == source.size:
         return
+    if source.size and done > source.size:
+        done = 0  # no part of this file
     request = urllib.request.Request(source.home, headers={"Range": f"bytes={done}-"} if done else {})
     with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
         if response.status != 206:  # a server that knows no ranges sends the whole file

@@ -1,11 +1,14 @@
 """Which file of a folder holds what, by its name."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from cascader.datasets.rdf import RDF_SUFFIXES
 from cascader.datasets.tables import TABLE_SUFFIXES
 from cascader.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 SUFFIXES = (*TABLE_SUFFIXES, *RDF_SUFFIXES)
 
@@ -46,8 +49,14 @@ def find_layout(folder: Path) -> Layout:
             found[role] = path
     if "train" not in found and "triples" not in found:
         found["triples"] = _only(folder, unnamed)
-    if "train" in found and "triples" in found:
-        raise DataError(f"{folder} holds both {found['train'].name} and {found['triples'].name}. Keep one of them.")
+    elif unnamed:
+        logger.warning("%s: passed over %s.", folder, ", ".join(path.name for path in unnamed))
+    for role in ("train", "valid", "test"):
+        if "triples" in found and role in found:
+            raise DataError(
+                f"{folder} holds both {found['triples'].name} and {found[role].name}. Rename the first to train to "
+                "keep your own split, or remove the second to have the first split here."
+            )
     return Layout(**found)
 
 

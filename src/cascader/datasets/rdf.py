@@ -1,12 +1,14 @@
 """N-Triples and Turtle: links become triples, labels and comments become texts. The one door to pyoxigraph."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
+from cascader.datasets.tables import check_text
 from cascader.datasets.texts import ENGLISH, FROM_ID, NO_LANGUAGE, OTHER_LANGUAGE, Texts
 from cascader.errors import DataError
 from cascader.graph import Entity, Relation
@@ -34,12 +36,19 @@ _DESCRIPTIONS = (
 _ENTITY = "urn:cascader:entity:"
 _RELATION = "urn:cascader:relation:"
 _TYPE_NAME = "urn:cascader:type:"
+_OURS = (_ENTITY, _RELATION, _TYPE_NAME)
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S")
+_RANDOM_LABEL = re.compile(r"[0-9a-f]{20,32}")  # as the parser draws them for nodes without a label
+_NESTING = re.compile(rb'"""(?:.|\n)*?"""|"(?:\\.|[^"\\\n])*"|<<|>>')
+_MAX_NESTING = 100
 
 
 def read_rdf(path: Path, *texts: Texts) -> list[tuple[str, str, str]]:
     """Return the links of a file; its labels, comments and `rdf:type` go into each of `texts`."""
     from pyoxigraph import BlankNode, Literal, NamedNode
 
+    ids = _Ids(path)
     links: list[tuple[str, str, str]] = []
     skipped: Counter[str] = Counter()
     for triple in _parsed(path):
@@ -48,30 +57,56 @@ def read_rdf(path: Path, *texts: Texts) -> list[tuple[str, str, str]]:
             skipped["statements about statements"] += 1
         elif isinstance(value, Literal):
             if predicate in (*_NAMES, *_DESCRIPTIONS):
-                _offer(texts, _id(subject), predicate, value)
+                check_text(f"{path}, {ids.of(subject)}", value.value)
+                _offer(texts, ids.of(subject), predicate, value)
             else:
                 skipped["literal values"] += 1
         elif isinstance(value, NamedNode | BlankNode) and predicate == _TYPE:
+            skipped["further types"] += any(each.types.of(ids.of(subject)) for each in texts)
             for each in texts:
-                each.types.offer(_id(subject), _local_name(_id(value)))
+                each.types.offer(ids.of(subject), ids.name_of_type(value))
         elif isinstance(value, NamedNode | BlankNode):
-            links.append((_id(subject), _id(triple.predicate), _id(value)))
+            links.append((ids.of(subject), ids.of(triple.predicate), ids.of(value)))
         else:
             skipped["statements about statements"] += 1
     for kind, count in skipped.items():
-        logger.warning("%s: left out %s %s, which link no two entities.", path, f"{count:,}", kind)
+        if count:
+            logger.warning("%s: left out %s %s, which link no two entities.", path, f"{count:,}", kind)
     for id_ in dict.fromkeys(id_ for link in links for id_ in link):
         for each in texts:
             each.names.offer(id_, _local_name(id_), FROM_ID)
     return links
 
 
-def described_ids(path: Path) -> list[str]:
-    """The ids that a file gives a text to, in order."""
-    from pyoxigraph import Triple
+class _Ids:
+    """What the nodes of one file are called."""
 
-    subjects = [triple.subject for triple in _parsed(path) if triple.predicate.value in (*_NAMES, *_DESCRIPTIONS)]
-    return list(dict.fromkeys(_id(subject) for subject in subjects if not isinstance(subject, Triple)))
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._anonymous: dict[str, str] = {}
+
+    def of(self, node: "NamedNode | BlankNode") -> str:
+        """The IRI, or what we had minted it from, or the label of a blank node."""
+        from pyoxigraph import BlankNode
+
+        if isinstance(node, BlankNode):
+            return f"_:{self._label(node.value)}"
+        for minted in _OURS:
+            if node.value.startswith(minted):
+                return unquote(node.value.removeprefix(minted))
+        check_text(f"{self._path}, {node.value[:40]}", node.value)
+        return node.value
+
+    def name_of_type(self, node: "NamedNode | BlankNode") -> str:
+        """What a type is called: the text that we had written, or the readable end of its IRI."""
+        id_ = self.of(node)
+        return id_ if node.value.startswith(_TYPE_NAME) else _local_name(id_)
+
+    def _label(self, label: str) -> str:
+        """A node without a label gets a random one at each reading; number those, so that each reading is alike."""
+        if not _RANDOM_LABEL.fullmatch(label):
+            return label
+        return self._anonymous.setdefault(label, f"{self._path.stem}-{len(self._anonymous) + 1}")
 
 
 def _offer(texts: tuple[Texts, ...], id_: str, predicate: str, value: "Literal") -> None:
@@ -86,6 +121,7 @@ def _parsed(path: Path) -> Iterator["Triple"]:
     from pyoxigraph import parse
 
     try:
+        _check_nesting(path)
         for quad in parse(path=path, format=_format(path)):
             yield quad.triple
     except SyntaxError as error:
@@ -94,21 +130,23 @@ def _parsed(path: Path) -> Iterator["Triple"]:
         raise DataError(f"cannot read {path}: {error}.") from error
 
 
+def _check_nesting(path: Path) -> None:
+    """Refuse statements about statements about statements…: taking them apart would overflow the parser's stack."""
+    content = path.read_bytes()
+    if b"<<" not in content:
+        return
+    depth = 0
+    for token in _NESTING.finditer(content):
+        depth += {b"<<": 1, b">>": -1}.get(token[0], 0)
+        if depth > _MAX_NESTING:
+            line = content.count(b"\n", 0, token.start()) + 1
+            raise DataError(f"{path}:{line}: statements are nested more than {_MAX_NESTING} deep. Leave them out.")
+
+
 def _format(path: Path) -> "RdfFormat":
     from pyoxigraph import RdfFormat
 
     return RdfFormat.N_TRIPLES if path.suffix.lower() == ".nt" else RdfFormat.TURTLE
-
-
-def _id(node: "NamedNode | BlankNode") -> str:
-    from pyoxigraph import BlankNode
-
-    if isinstance(node, BlankNode):
-        return f"_:{node.value}"
-    for minted in (_ENTITY, _RELATION, _TYPE_NAME):
-        if node.value.startswith(minted):
-            return unquote(node.value.removeprefix(minted))
-    return node.value
 
 
 def _local_name(id_: str) -> str:
@@ -123,7 +161,7 @@ def write_links(path: Path, links: Iterable[tuple[str, str, str]]) -> None:
     """Write triples of ids as links."""
     from pyoxigraph import Triple, serialize
 
-    rows = (Triple(_node(head, _ENTITY), _predicate(relation), _node(tail, _ENTITY)) for head, relation, tail in links)
+    rows = (Triple(_entity(head), _predicate(relation), _entity(tail)) for head, relation, tail in links)
     serialize(rows, path, format=_format(path))
 
 
@@ -133,12 +171,12 @@ def write_entities(path: Path, entities: Iterable[Entity]) -> None:
 
     def statements() -> Iterator["Triple"]:
         for entity in entities:
-            node = _node(entity.id, _ENTITY)
+            node = _entity(entity.id)
             yield Triple(node, NamedNode(_NAMES[0]), Literal(entity.name))
             if entity.description:
                 yield Triple(node, NamedNode(_DESCRIPTIONS[0]), Literal(entity.description))
             if entity.type:
-                yield Triple(node, NamedNode(_TYPE), _node(entity.type, _TYPE_NAME))
+                yield Triple(node, NamedNode(_TYPE), _minted(entity.type, _TYPE_NAME))
 
     serialize(statements(), path, format=_format(path))
 
@@ -151,27 +189,28 @@ def write_relations(path: Path, relations: Iterable[Relation]) -> None:
     serialize(rows, path, format=_format(path))
 
 
-def _node(id_: str, minted: str) -> "NamedNode | BlankNode":
-    from pyoxigraph import BlankNode
-
-    if id_.startswith("_:"):
-        try:
-            return BlankNode(id_[2:])
-        except ValueError:
-            pass
-    return _iri(id_, minted)
+def _entity(id_: str) -> "NamedNode":
+    return _iri(id_, _ENTITY)
 
 
 def _predicate(id_: str) -> "NamedNode":
-    return _iri(id_, _RELATION)
+    # A relation that RDF keeps for texts and types would be read back as such, not as a link.
+    return _minted(id_, _RELATION) if id_ in (_TYPE, *_NAMES, *_DESCRIPTIONS) else _iri(id_, _RELATION)
 
 
-def _iri(id_: str, minted: str) -> "NamedNode":
+def _iri(id_: str, prefix: str) -> "NamedNode":
+    """The id itself where it is an IRI, one that we mint from it where it is not."""
     from pyoxigraph import NamedNode
 
-    if "://" in id_:
+    if _SCHEME.match(id_) and not id_.startswith(_OURS):
         try:
             return NamedNode(id_)
         except ValueError:
             pass
-    return NamedNode(minted + quote(id_, safe=""))
+    return _minted(id_, prefix)
+
+
+def _minted(id_: str, prefix: str) -> "NamedNode":
+    from pyoxigraph import NamedNode
+
+    return NamedNode(prefix + quote(id_, safe=""))

@@ -39,24 +39,39 @@ def read_graph(
     path = Path(path)
     named = {"entities": entities, "relations": relations}
     tables = {role: Path(table) for role, table in named.items() if table is not None}
-    name = name or path.name.split(".")[0] or path.resolve().name
+    name = name or _name_of(path)
     if path.is_dir():
         return _read(replace(find_layout(path), **tables), split or Split(), name)
     if not path.exists():
         raise DataError(f"there is no file or folder {path}. Check the path; `cascader data list` names what we know.")
-    if path.name.endswith(ARCHIVE_SUFFIXES):
-        with tempfile.TemporaryDirectory(prefix="cascader-") as folder:
-            unpack(path, Path(folder))
-            return _read(replace(find_layout(_inner(Path(folder))), **tables), split or Split(), name)
+    if path.name.lower().endswith(ARCHIVE_SUFFIXES):
+        return _read_archive(path, tables, split or Split(), name)
     if path.suffix.lower() not in SUFFIXES:
         raise DataError(f"{path} has an unknown suffix. Expected one of {', '.join((*SUFFIXES, *ARCHIVE_SUFFIXES))}.")
     return _read(Layout(triples=path, **tables), split or Split(), name)
 
 
+def _name_of(path: Path) -> str:
+    """What to call a graph: its file without the suffix, in characters that every file system and JSON can hold."""
+    name = path.resolve().name
+    suffixes = (suffix for suffix in (*ARCHIVE_SUFFIXES, *SUFFIXES) if name.lower().endswith(suffix))
+    longest = max(suffixes, key=len, default="")
+    return name[: len(name) - len(longest)].encode(errors="replace").decode() or "graph"
+
+
+def _read_archive(path: Path, tables: dict[str, Path], how: Split, name: str) -> KnowledgeGraph:
+    with tempfile.TemporaryDirectory(prefix="cascader-") as folder:
+        try:
+            unpack(path, Path(folder))
+            return _read(replace(find_layout(_inner(Path(folder))), **tables), how, name)
+        except DataError as error:  # who asked knows the archive, not where it was unpacked
+            raise DataError(str(error).replace(folder, str(path))) from error
+
+
 def _inner(folder: Path) -> Path:
-    """The folder that an archive wraps around its files, if it does."""
+    """The folder inside the folders that an archive wraps around its files."""
     inside = [path for path in folder.iterdir() if not path.name.startswith((".", "__MACOSX"))]
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+    return _inner(inside[0]) if len(inside) == 1 and inside[0].is_dir() else folder
 
 
 def _read(layout: Layout, how: Split, name: str) -> KnowledgeGraph:

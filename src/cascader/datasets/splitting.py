@@ -23,6 +23,8 @@ class Split:
     unseen_entities: bool = False
 
     def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise DataError(f"seed is {self.seed}, expected a whole number from 0 up.")
         if not (0 <= self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
             raise DataError(
                 f"cannot hold back {self.valid:g} for valid and {self.test:g} for test: each must be from 0 up to 1, "

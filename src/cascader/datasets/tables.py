@@ -1,7 +1,8 @@
 """Rows of text from TSV, CSV and Parquet, each with the place it came from."""
 
 import csv
-import itertools
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import IO, Literal, TextIO
 
 from cascader.errors import DataError
 from cascader.storage import read_parquet
+
+logger = logging.getLogger(__name__)
 
 #: A longer text is a mistake (a quote that never closes) and of no use to a model. It is csv's own limit, too.
 MAX_TEXT_CHARACTERS = 131_072
@@ -54,29 +57,43 @@ def read_table(path: Path, is_header: IsHeader) -> Table:
 
 
 def _read_parquet_table(path: Path) -> Table:
-    columns = read_parquet(path)
-    if not columns or not any(columns.values()):
-        raise DataError(f"{path} is empty, expected rows of text.")
-    header = tuple(name.strip().lower() for name in columns)
-    rows = [["" if value is None else str(value) for value in row] for row in zip(*columns.values(), strict=True)]
-    table = Table(str(path), header, rows, list(range(1, len(rows) + 1)), len(header), ", row ")
-    for row, fields in enumerate(rows):
-        _check_texts(table.where(row), fields)
-    return table
+    """A Parquet file names its columns; those that hold neither texts nor whole numbers are passed over."""
+    columns = {_column_name(name): values for name, values in read_parquet(path).items()}
+    texts: dict[str, list[str]] = {}
+    for name, values in columns.items():
+        other = next((value for value in values if not isinstance(value, str | bytes | int | None)), None)
+        if other is None and not any(isinstance(value, bool) for value in values):
+            texts[name] = [_parquet_text(f"{path}, row {row}", value) for row, value in enumerate(values, start=1)]
+        else:
+            logger.warning("%s: passed over column %s, which holds no texts (%r).", path, name, other)
+    rows = [list(row) for row in zip(*texts.values(), strict=True)]
+    if not rows:
+        raise DataError(f"{path} has no rows of text, expected at least one.")
+    return Table(str(path), tuple(texts), rows, list(range(1, len(rows) + 1)), len(texts), ", row ")
+
+
+def _parquet_text(where: str, value: str | bytes | int | None) -> str:
+    try:
+        text = value.decode() if isinstance(value, bytes) else "" if value is None else str(value)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: found bytes that are not UTF-8, expected text. Write the column as strings."
+        ) from error
+    check_text(where, text)
+    return text
+
+
+def _column_name(name: str) -> str:
+    """How a column is looked up: "Head Entity" is head_entity."""
+    return "_".join(name.strip().lower().replace("-", " ").split())
 
 
 def parse_table(stream: IO[bytes], label: str, is_header: IsHeader) -> Table:
     """Read delimited text: tabs, or for .csv commas or semicolons; UTF-8; fields may be quoted."""
-    lines = _decoded_lines(stream, label)
-    first = next(lines, None)
-    if first is None:
+    lines = list(_decoded_lines(stream, label))
+    if not lines:
         raise DataError(f"{label} is empty, expected rows of text.")
-    lines = itertools.chain([first], lines)
-    delimiter = _delimiter(first, label)
-    if delimiter == "\t":
-        rows, starts = _parse_tabs(list(lines), label)
-    else:
-        rows, starts = _parse(lines, label, delimiter, csv.QUOTE_MINIMAL)
+    rows, starts = _parse_csv(lines, label) if label.lower().endswith(".csv") else _parse_tabs(lines, label)
     return _with_header(label, rows, starts, is_header)
 
 
@@ -105,27 +122,41 @@ def _check_not_utf16(raw: bytes, label: str) -> None:
         raise DataError(f"{label} is UTF-16, expected UTF-8. Convert it, for instance with: iconv -f utf-16 -t utf-8")
 
 
-def _delimiter(first: str, label: str) -> str:
-    """The tab unless the file calls itself CSV: commas and semicolons stand inside texts, tabs do not."""
-    if not label.lower().endswith(".csv"):
-        return "\t"
-    return max(",;\t", key=first.count)
+def _parse_csv(lines: list[str], label: str) -> tuple[list[list[str]], list[int]]:
+    """Commas, or what spreadsheets put in their place: the first that gives rows of equal width and several columns."""
+    problem: DataError | None = None
+    for delimiter in sorted(",;\t", key=lambda d: -lines[0].count(d)):
+        try:
+            rows, starts = _parse(lines, label, delimiter, csv.QUOTE_MINIMAL)
+            if not rows or len(rows[0]) > 1:
+                return rows, starts
+        except DataError as error:
+            problem = problem or error
+    if problem is not None:
+        raise problem
+    return rows, starts
 
 
 def _parse_tabs(lines: list[str], label: str) -> tuple[list[list[str]], list[int]]:
     """Quoted fields where the quotes add up; elsewhere a quote is a character like any other.
 
     Spreadsheets quote a field and double the quotes in it, plain TSV writes 5" disk: a strict parser tells them apart.
+    Two stray quotes may still look like one field of many lines. But the lines of a real one are no rows by themselves.
     """
-    if any(line.startswith('"') or '\t"' in line for line in lines):
-        try:
-            return _parse(lines, label, "\t", csv.QUOTE_MINIMAL)
-        except DataError as problem:
-            try:
-                return _parse(lines, label, "\t", csv.QUOTE_NONE)
-            except DataError:
-                raise problem from None
-    return _parse(lines, label, "\t", csv.QUOTE_NONE)
+    if not any(line.startswith('"') or '\t"' in line for line in lines):
+        return _parse(lines, label, "\t", csv.QUOTE_NONE)
+    try:
+        quoted = _parse(lines, label, "\t", csv.QUOTE_MINIMAL)
+    except DataError as error:
+        quoted, problem = None, error
+    if quoted and len(quoted[0]) == sum(not line.isspace() for line in lines):
+        return quoted
+    try:
+        return _parse(lines, label, "\t", csv.QUOTE_NONE)
+    except DataError:
+        if quoted is None:
+            raise problem from None
+        return quoted
 
 
 def _parse(
@@ -167,8 +198,15 @@ def _csv_message(where: str, problem: str) -> str:
 
 def _check_texts(where: str, fields: Iterable[str]) -> None:
     for text in fields:
-        if len(text) > MAX_TEXT_CHARACTERS:
-            raise DataError(_too_long(where, len(text)))
+        check_text(where, text)
+
+
+def check_text(where: str, text: str) -> None:
+    """Refuse what no text of a graph can be."""
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise DataError(_too_long(where, len(text)))
+    if "\0" in text:
+        raise DataError(f"{where}: found a NUL byte, expected text. Take it out.")
 
 
 def _too_long(where: str, length: int | None = None) -> str:
@@ -179,11 +217,15 @@ def _too_long(where: str, length: int | None = None) -> str:
 def _with_header(label: str, rows: list[list[str]], starts: list[int], is_header: IsHeader) -> Table:
     if not rows:
         raise DataError(f"{label} has only blank lines, expected rows of text.")
-    names = tuple(name.strip().lower() for name in rows[0])
+    names = tuple(_column_name(name) for name in rows[0])
     if not is_header(names):
         return Table(label, None, rows, starts, len(names))
+    logger.info("%s: the first row names the columns: %s.", label, ", ".join(names))
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise DataError(f"{label}:{starts[0]}: the header has two columns called {twice[0]!r}. Rename one of them.")
     if len(rows) == 1:
-        raise DataError(f"{label} has a header and no rows.")
+        raise DataError(f"{label} has a header and no rows below it. Expected at least one.")
     return Table(label, names, rows[1:], starts[1:], len(names))
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cascader.datasets.rdf import RDF_SUFFIXES, described_ids, read_rdf
+from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
 from cascader.datasets.tables import Table, read_table
 from cascader.datasets.texts import Texts
 from cascader.errors import DataError
@@ -21,7 +21,7 @@ def read_text_table(path: Path, texts: Texts) -> list[str]:
     """
     if path.suffix.lower() in RDF_SUFFIXES:
         read_rdf(path, texts)
-        return described_ids(path)
+        return list(dict.fromkeys([*texts.names.ids(), *texts.descriptions.ids()]))
     table = read_table(path, _is_header)
     columns = _columns(table)
     first_row: dict[str, int] = {}

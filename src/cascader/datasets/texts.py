@@ -19,6 +19,10 @@ class BestTexts:
         if text and (id_ not in self._texts or worth > self._texts[id_][0]):
             self._texts[id_] = worth, text
 
+    def ids(self) -> list[str]:
+        """The ids that have a text, in the order in which they got one."""
+        return list(self._texts)
+
     def of(self, id_: str) -> str:
         """The text of an id, empty if none was offered."""
         return self._texts[id_][1] if id_ in self._texts else ""

@@ -10,11 +10,12 @@ from cascader.datasets.texts import Texts
 from cascader.errors import DataError
 
 #: The names that people give to the columns of a triple (KGX, PyKEEN, Neo4j and spreadsheets among them).
-_HEAD = ("head", "h", "subject", "s", "source", "from", "start")
-_RELATION = ("relation", "r", "predicate", "p", "edge", "edge_label", "label", "type")
-_TAIL = ("tail", "t", "object", "o", "target", "to", "end")
-#: Two of these make a first row a header; one alone, or single letters, may be entities.
-_HEADER = {"head", "tail", "relation", "subject", "predicate", "object", "source", "target"}
+_HEAD = ("head", "h", "subject", "s", "source", "from", "start", "head_entity", "subject_id", "head_id", "start_id")
+_RELATION = ("relation", "r", "predicate", "p", "relationship", "edge", "edge_label", "label", "type", "relation_id")
+_TAIL = ("tail", "t", "object", "o", "target", "to", "end", "tail_entity", "object_id", "tail_id", "end_id")
+_ROLES = {"head": _HEAD, "relation": _RELATION, "tail": _TAIL}
+#: Two of these make a first row a header even if the third column goes by another name; one alone may be an entity.
+_UNMISTAKABLE = {"head", "tail", "relation", "subject", "predicate", "object"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ def read_statements(path: Path, *texts: Texts) -> Statements:
 
 
 def _is_header(names: tuple[str, ...]) -> bool:
-    return len(_HEADER.intersection(names)) >= 2
+    names_all_roles = all(any(name in names for name in role) for role in _ROLES.values())
+    return names_all_roles or len(_UNMISTAKABLE.intersection(names)) >= 2
 
 
 def statements_of(table: Table) -> Statements:
@@ -63,7 +65,7 @@ def _columns(table: Table) -> tuple[int, int, int]:
                 "commas (.csv), and give a table with more columns a header."
             )
         return 0, 1, 2
-    found = {role: table.column(names) for role, names in (("head", _HEAD), ("relation", _RELATION), ("tail", _TAIL))}
+    found = {role: table.column(names) for role, names in _ROLES.items()}
     missing = [role for role, column in found.items() if column is None]
     if missing:
         raise DataError(

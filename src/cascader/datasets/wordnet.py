@@ -88,7 +88,11 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _numbers_of_files(folder: Path) -> set[int]:
     rows = [line.split() for line in _lines(folder / "lexnames")]
-    return {int(row[0]) for row in rows if row[1] in LEXICOGRAPHER_FILES}
+    numbers = {int(row[0]) for row in rows if len(row) > 1 and row[1] in LEXICOGRAPHER_FILES and row[0].isdigit()}
+    if not numbers:
+        wanted = " and ".join(LEXICOGRAPHER_FILES)
+        raise DataError(f"{folder / 'lexnames'} does not list {wanted}. Expected the dict folder of WordNet 3.0.")
+    return numbers
 
 
 def _read_nouns(folder: Path) -> Iterator[_Synset]:
@@ -136,15 +140,20 @@ def _links(synsets: dict[str, _Synset]) -> list[tuple[str, str, str]]:
 def _sense_numbers(folder: Path) -> dict[tuple[str, str], int]:
     """The place of each synset among the senses of a lemma, by lemma and offset."""
     senses = {}
-    for line in _lines(folder / "index.noun"):
-        if not line.startswith("  "):
-            lemma, _, count, *rest = line.split()
-            senses.update({(lemma, offset): i for i, offset in enumerate(rest[-int(count) :], start=1)})
+    for number, line in enumerate(_lines(folder / "index.noun"), start=1):
+        fields = line.split()
+        if line.startswith("  "):  # the licence
+            continue
+        if len(fields) < 4 or not fields[2].isdigit():
+            raise DataError(f"{folder / 'index.noun'}:{number}: this is no entry of WordNet 3.0.")
+        senses.update({(fields[0], offset): i for i, offset in enumerate(fields[-int(fields[2]) :], start=1)})
     return senses
 
 
 def _entity(synset: _Synset, senses: dict[tuple[str, str], int]) -> Entity:
     """Ids are of the form paris.n.01, as everyone who works with WordNet writes them."""
     lemma = re.sub(r"\((a|p|ip)\)$", "", synset.lemmas[0])
-    sense = senses[lemma.lower(), synset.offset]
+    sense = senses.get((lemma.lower(), synset.offset))
+    if sense is None:
+        raise DataError(f"index.noun does not list {lemma} with synset {synset.offset}, which data.noun has.")
     return Entity(f"{lemma.lower()}.n.{sense:02d}", lemma.replace("_", " "), synset.gloss)

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from cascader.errors import DataError
 from cascader.evaluation.intervals import Interval, mean_intervals, paired_p_values
 from cascader.evaluation.metrics import METRICS
@@ -69,5 +67,5 @@ def _check_same_queries(first: Evaluation, second: Evaluation) -> None:
         )
 
 
-def _queries(evaluation: Evaluation) -> list[list[str]]:
-    return sorted(np.column_stack([evaluation.triples, evaluation.sides]).tolist())
+def _queries(evaluation: Evaluation) -> list[tuple[tuple[str, str, str], str]]:
+    return sorted(zip(evaluation.triples, evaluation.sides, strict=True))

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from cascader.errors import DataError
 from cascader.evaluation.intervals import CONFIDENCE, Interval, mean_intervals
 from cascader.evaluation.metrics import METRICS, Metrics
-from cascader.evaluation.ranks import GoldRanks, Ranks
-from cascader.evaluation.slices import slices_of
-from cascader.graph import FloatArray, KnowledgeGraph, Queries, SplitName
-from cascader.storage import read_json, read_parquet, versions_of, write_json, write_parquet
+from cascader.evaluation.ranks import GoldRanks
+from cascader.evaluation.slices import Labels, slices_of
+from cascader.graph import FloatArray, KnowledgeGraph, Queries, Side, SplitName
+from cascader.storage import versions_of, write_json, write_parquet
 
 FORMAT = 1
 _PACKAGES = ("cascader", "numpy", "scipy", "torch", "transformers", "sentence-transformers", "onnxruntime")
@@ -34,8 +34,8 @@ class Evaluation:
     name: str
     dataset: str
     split: SplitName
-    triples: NDArray[np.str_]  # (queries, 3) head, relation, tail ids
-    sides: NDArray[np.str_]  # (queries,) the side that was asked for
+    triples: list[tuple[str, str, str]]  # head, relation and tail of each query, by id
+    sides: list[Side]  # the side that each query asked for
     ranks: GoldRanks
     slices: Mapping[str, Mapping[str, Metrics]]
     seed: int
@@ -59,17 +59,15 @@ class Evaluation:
         peak_memory_bytes: int | None,
     ) -> "Evaluation":
         """Record what was measured on `kg`, with the slices that only the graph can tell."""
-        entity_ids = np.array([entity.id for entity in kg.entities])
-        relation_ids = np.array([relation.id for relation in kg.relations])
-        heads, relations, tails = queries.triples().T
+        entities, relations = kg.entities, kg.relations
         return cls(
             name=name,
             dataset=kg.name,
             split=split,
-            triples=np.stack([entity_ids[heads], relation_ids[relations], entity_ids[tails]], axis=1),
-            sides=np.array(queries.sides),
+            triples=[(entities[h].id, relations[r].id, entities[t].id) for h, r, t in queries.triples().tolist()],
+            sides=queries.sides,
             ranks=ranks,
-            slices={way: _by_label(ranks.filtered.mean, labels) for way, labels in slices_of(kg, queries).items()},
+            slices={way: by_label(ranks.filtered.mean, labels) for way, labels in slices_of(kg, queries).items()},
             seed=seed,
             data_hash=kg.data_hash,
             seconds=seconds,
@@ -107,9 +105,8 @@ class Evaluation:
     @cached_property
     def _triple_of(self) -> NDArray[np.intp]:
         """The place of each query's triple among the sorted triples; shape (queries,)."""
-        triples = [tuple(triple) for triple in self.triples.tolist()]
-        place = {triple: i for i, triple in enumerate(sorted(set(triples)))}
-        return np.array([place[triple] for triple in triples])
+        place = {triple: i for i, triple in enumerate(sorted(set(self.triples)))}
+        return np.array([place[triple] for triple in self.triples])
 
     def __str__(self) -> str:
         figures = ", ".join(f"{metric} {self.metrics[metric]:.4f}" for metric in METRICS if metric != "mean_rank")
@@ -142,13 +139,14 @@ class Evaluation:
 
     def save(self, folder: str | Path) -> Path:
         """Write `<name>.ranks.parquet`, then `<name>.json`, and return the latter's path."""
-        heads, relations, tails = self.triples.T
+        if Path(self.name).name != self.name:
+            raise DataError(f"the name {self.name!r} is no file name. Choose one without slashes.")
         write_parquet(
             Path(folder) / f"{self.name}.ranks.parquet",
             {
-                "head": heads,
-                "relation": relations,
-                "tail": tails,
+                "head": [head for head, _, _ in self.triples],
+                "relation": [relation for _, relation, _ in self.triples],
+                "tail": [tail for _, _, tail in self.triples],
                 "side": self.sides,
                 "rank": self.ranks.filtered.mean,
                 "optimistic_rank": self.ranks.filtered.optimistic,
@@ -164,64 +162,14 @@ class Evaluation:
     @classmethod
     def load(cls, path: str | Path) -> "Evaluation":
         """Read an evaluation back from its `.json`; the figures must follow from the ranks beside it."""
-        path = Path(path)
-        if path.suffix != ".json":
-            path = path.with_name(path.name.removesuffix(".ranks.parquet") + ".json")
-        saved = read_json(path)
-        if saved.get("format") != FORMAT:
-            raise DataError(
-                f"{path} has format {saved.get('format')!r}, expected {FORMAT}. It is no evaluation, or one written "
-                "by a newer cascader: update, or evaluate again."
-            )
-        columns = _read_ranks(path.with_name(path.name.removesuffix(".json") + ".ranks.parquet"))
-        evaluation = cls(
-            name=saved["name"],
-            dataset=saved["dataset"],
-            split=saved["split"],
-            triples=np.array([columns["head"], columns["relation"], columns["tail"]]).T,
-            sides=np.array(columns["side"]),
-            ranks=GoldRanks(
-                filtered=Ranks(np.array(columns["optimistic_rank"]), np.array(columns["pessimistic_rank"])),
-                raw=Ranks(np.array(columns["raw_optimistic_rank"]), np.array(columns["raw_pessimistic_rank"])),
-            ),
-            slices={
-                way: {label: _metrics_from(values) for label, values in labels.items()}
-                for way, labels in saved["slices"].items()
-            },
-            seed=saved["seed"],
-            data_hash=saved["data_hash"],
-            seconds=saved["seconds"],
-            peak_memory_bytes=saved["peak_memory_bytes"],
-            versions=saved["versions"],
-            machine=saved["machine"],
-        )
-        _check_figures(path, saved, evaluation.metrics)
-        return evaluation
+        from cascader.evaluation.loading import load_evaluation
+
+        return load_evaluation(Path(path))
 
 
-def _by_label(ranks: FloatArray, labels: NDArray[np.str_]) -> dict[str, Metrics]:
-    return {str(label): Metrics.of(ranks[labels == label]) for label in np.unique(labels)}
-
-
-def _metrics_from(saved: dict[str, Any]) -> Metrics:
-    values = dict(saved)
-    return Metrics(values.pop("queries"), values)
-
-
-def _read_ranks(path: Path) -> dict[str, list[Any]]:
-    columns = read_parquet(path)
-    needed = ["head", "relation", "tail", "side"]
-    needed += [f"{setting}{way}_rank" for setting in ("", "raw_") for way in ("optimistic", "pessimistic")]
-    missing = [column for column in needed if column not in columns]
-    if missing:
-        raise DataError(f"{path} lacks the columns {', '.join(missing)}. Evaluate again to write it anew.")
-    return columns
-
-
-def _check_figures(path: Path, saved: Mapping[str, Any], metrics: Metrics) -> None:
-    for metric, value in metrics.as_dict().items():
-        if not np.isclose(saved.get(metric, np.nan), value, rtol=1e-9):
-            raise DataError(
-                f"{path} says {metric} {saved.get(metric)}, but its ranks give {value}. "
-                "One of the two files was changed: evaluate again."
-            )
+def by_label(ranks: FloatArray, labels: Labels) -> dict[str, Metrics]:
+    """The metrics of the queries under each label."""
+    order = np.argsort(labels, kind="stable")
+    names, starts = np.unique(labels[order], return_index=True)
+    parts = np.split(ranks[order], starts[1:])
+    return {str(name): Metrics.of(part) for name, part in zip(names, parts, strict=True)}

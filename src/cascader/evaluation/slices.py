@@ -11,7 +11,7 @@ from cascader.graph import IntArray, KnowledgeGraph, Queries
 _MANY = 1.5
 _DEGREES = [0, 1, 3, 10, 30, 100, 300]
 
-Labels = NDArray[np.str_]
+Labels = NDArray[np.str_ | np.object_]
 
 
 def slices_of(kg: KnowledgeGraph, queries: Queries) -> dict[str, Labels]:
@@ -31,7 +31,8 @@ def _side(kg: KnowledgeGraph, queries: Queries) -> Labels:
 
 
 def _relation(kg: KnowledgeGraph, queries: Queries) -> Labels:
-    return np.array([relation.id for relation in kg.relations])[queries.relations]
+    # Objects, not fixed-width strings: one long id would make every element as wide.
+    return np.array([relation.id for relation in kg.relations], dtype=object)[queries.relations]
 
 
 def _relation_kind(kg: KnowledgeGraph, queries: Queries) -> Labels:

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cascader.errors import DataError
+
 IntArray = NDArray[np.integer[Any]]
 FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
@@ -21,10 +23,19 @@ def frozen(values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
 
 def frozen_triples(values: ArrayLike) -> Triples:
     """A read-only (triples, 3) array, also for no triples at all."""
-    return frozen(np.asarray(values, dtype=np.int32).reshape(-1, 3), np.int32)
+    array = np.asarray(values)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise DataError(
+            f"triples hold {array.dtype} values, expected whole numbers: indices of entities and relations."
+        )
+    return frozen(array.reshape(-1, 3), np.int32)
 
 
 def triple_keys(triples: Triples, entity_count: int, relation_count: int) -> NDArray[np.int64]:
     """One number a triple, so that triples can be compared and sorted as numbers; shape (triples,)."""
+    if entity_count**2 * relation_count >= 2**63:
+        raise DataError(
+            f"{entity_count:,} entities with {relation_count:,} relations are more than 64 bits can number."
+        )
     heads, relations, tails = triples.astype(np.int64).T
     return (heads * relation_count + relations) * entity_count + tails

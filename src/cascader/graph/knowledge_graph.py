@@ -55,6 +55,8 @@ class KnowledgeGraph:
     test: Triples
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "entities", tuple(self.entities))
+        object.__setattr__(self, "relations", tuple(self.relations))
         for split in SPLITS:
             triples = frozen_triples(getattr(self, split))
             object.__setattr__(self, split, triples)
@@ -135,15 +137,18 @@ class KnowledgeGraph:
     def data_hash(self) -> str:
         """The sha256 of all that the graph holds: two graphs with one hash are the same graph."""
         digest = hashlib.sha256()
-        for texts in (*self.entities, *self.relations):
-            for text in texts:
-                encoded = text.encode()
-                digest.update(len(encoded).to_bytes(8, "little"))
-                digest.update(encoded)
+
+        def add(content: bytes) -> None:
+            # Each part behind its length: without, two graphs could run together into the same bytes.
+            digest.update(len(content).to_bytes(8, "little"))
+            digest.update(content)
+
+        for things in (self.entities, self.relations):
+            add(str(len(things)).encode())
+            for text in (text for thing in things for text in thing):
+                add(text.encode())
         for split in SPLITS:
-            triples = self.split(split).astype("<i4")
-            digest.update(len(triples).to_bytes(8, "little"))
-            digest.update(triples.tobytes())
+            add(self.split(split).astype("<i4").tobytes())
         return digest.hexdigest()
 
     @cached_property

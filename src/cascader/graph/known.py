@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cascader.graph.arrays import BoolArray, IntArray, Triples, triple_keys
+from cascader.graph.arrays import Triples, triple_keys
 from cascader.graph.candidates import Candidates
 from cascader.graph.queries import Queries
 
@@ -21,21 +21,16 @@ class KnownAnswers:
         # A triple given twice must count once: each known answer is subtracted from a rank.
         _, first = np.unique(triple_keys(triples, entity_count, relation_count), return_index=True)
         queries = Queries.from_triples(triples[first])
-        keys = self._keys(queries.anchors, queries.relations, queries.predicts_tail)
+        keys = queries.keys(self.entity_count, self.relation_count)
         answers = queries.required_golds()
         order = np.lexsort((answers, keys))  # by question, then answer
         self._questions, starts = np.unique(keys[order], return_index=True)
         self._offsets = np.append(starts, len(order))
         self._answers = answers[order]
 
-    def _keys(self, anchors: IntArray, relations: IntArray, predicts_tail: BoolArray) -> IntArray:
-        """One number a question: 64 bits hold (side, relation, anchor) of any graph that fits in memory."""
-        sided = predicts_tail.astype(np.int64) * self.relation_count + relations
-        return sided * self.entity_count + anchors
-
     def of(self, queries: Queries) -> Candidates:
         """The known answers of each query, gold answers among them, in ascending order."""
-        keys = self._keys(queries.anchors, queries.relations, queries.predicts_tail)
+        keys = queries.keys(self.entity_count, self.relation_count)
         if len(self._questions) == 0:
             return Candidates(np.zeros(len(queries) + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
         places = np.searchsorted(self._questions, keys).clip(max=len(self._questions) - 1)

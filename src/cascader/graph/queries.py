@@ -88,6 +88,11 @@ class Queries:
         (h, r, ?) stands once in the first part however many gold tails it has: a scorer need answer it only once.
         """
         entity_count, relation_count = (int(column.max(initial=0)) + 1 for column in (self.anchors, self.relations))
-        keys = (self.predicts_tail.astype(np.int64) * relation_count + self.relations) * entity_count + self.anchors
+        keys = self.keys(entity_count, relation_count)
         _, first, question_of = np.unique(keys, return_index=True, return_inverse=True)
         return replace(self[first], golds=None), question_of
+
+    def keys(self, entity_count: int, relation_count: int) -> IntArray:
+        """One number a question, the same for the same (side, relation, anchor); shape (queries,)."""
+        sided = self.predicts_tail.astype(np.int64) * relation_count + self.relations
+        return sided * entity_count + self.anchors
