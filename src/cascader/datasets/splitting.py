@@ -36,12 +36,13 @@ def split_triples(triples: Triples, how: Split) -> tuple[Triples, Triples, Tripl
     """Train, valid and test, each in the order of `triples`."""
     rng = np.random.default_rng(how.seed)
     pair_of = _pairs(triples)
-    members = np.split(np.argsort(pair_of, kind="stable"), np.cumsum(np.bincount(pair_of))[:-1])
+    by_pair = np.argsort(pair_of, kind="stable")
+    ends = np.cumsum(np.bincount(pair_of))
     part = np.zeros(len(triples), dtype=np.int8)  # 0 train, 1 valid, 2 test
     wanted = [round(how.test * len(triples)), round(how.valid * len(triples))]
     uses = _Uses(triples)
-    for pair in rng.permutation(len(members)):
-        rows = members[pair]
+    for pair in rng.permutation(len(ends)):
+        rows = by_pair[ends[pair - 1] if pair else 0 : ends[pair]]
         if wanted[0] < len(rows) and wanted[1] < len(rows):
             if not any(wanted):
                 break

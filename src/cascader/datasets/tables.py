@@ -162,7 +162,7 @@ def _parse_tabs(lines: list[str], label: str) -> tuple[list[list[str]], list[int
 def _parse(
     lines: Iterable[str], label: str, delimiter: str, quoting: Literal[0, 3]
 ) -> tuple[list[list[str]], list[int]]:
-    """Rows of equal width, and the line that each starts at."""
+    """Rows of equal width, and the line that each starts at; csv itself refuses texts that are too long."""
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     rows: list[list[str]] = []
     starts: list[int] = []
@@ -170,8 +170,8 @@ def _parse(
     try:
         for fields in reader:
             if fields:  # a blank line has none
-                _check_texts(f"{label}:{start}", fields)
-                _check_width(f"{label}:{start}", fields, rows)
+                if rows and len(fields) != len(rows[0]):
+                    raise DataError(_other_width(f"{label}:{start}", fields, len(rows[0])))
                 rows.append(fields)
                 starts.append(start)
             start = reader.line_num + 1
@@ -180,12 +180,9 @@ def _parse(
     return rows, starts
 
 
-def _check_width(where: str, fields: list[str], rows: list[list[str]]) -> None:
-    if rows and len(fields) != len(rows[0]):
-        raise DataError(
-            f"{where}: found {len(fields)} column{'' if len(fields) == 1 else 's'}, expected {len(rows[0])} "
-            f"as in the first row. The row starts with {fields[0][:40]!r}."
-        )
+def _other_width(where: str, fields: list[str], width: int) -> str:
+    found = f"{len(fields)} column{'' if len(fields) == 1 else 's'}"
+    return f"{where}: found {found}, expected {width} as in the first row. The row starts with {fields[0][:40]!r}."
 
 
 def _csv_message(where: str, problem: str) -> str:
@@ -194,11 +191,6 @@ def _csv_message(where: str, problem: str) -> str:
     if "new-line" in problem:
         return f"{where}: found a bare carriage return. Save the file with Unix or Windows line ends."
     return f"{where}: {problem}. A field that starts with a quote must end with one; write a quote inside it twice."
-
-
-def _check_texts(where: str, fields: Iterable[str]) -> None:
-    for text in fields:
-        check_text(where, text)
 
 
 def check_text(where: str, text: str) -> None:
