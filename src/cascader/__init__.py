@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from cascader.cascade import Alpha, Cascade
     from cascader.datasets import Split, load_dataset, open_graph, read_graph, write_graph
     from cascader.errors import CascaderError, DataError, MissingExtraError, StorageError, UnknownNameError
     from cascader.evaluation import Comparison, Evaluation, Metrics, compare, evaluate
     from cascader.graph import Candidates, Entity, KnowledgeGraph, KnownAnswers, Queries, Relation, Side
     from cascader.models import Frequency
+    from cascader.models.embeddings import RESCAL, ComplEx, RotatE, TransE
+    from cascader.runs import Run, load_run
     from cascader.scorer import Scorer
+    from cascader.tuning import tune_alpha
 
 _HOMES = {
+    "cascader.cascade": ("Alpha", "Cascade"),
     "cascader.datasets": ("Split", "load_dataset", "open_graph", "read_graph", "write_graph"),
     "cascader.errors": (
         "CascaderError",
@@ -41,14 +46,21 @@ _HOMES = {
         "Side",
     ),
     "cascader.models": ("Frequency",),
+    "cascader.models.embeddings": ("RESCAL", "ComplEx", "RotatE", "TransE"),
+    "cascader.runs": ("Run", "load_run"),
     "cascader.scorer": ("Scorer",),
+    "cascader.tuning": ("tune_alpha",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "RESCAL",
+    "Alpha",
     "Candidates",
+    "Cascade",
     "CascaderError",
     "Comparison",
+    "ComplEx",
     "DataError",
     "Entity",
     "Evaluation",
@@ -59,17 +71,22 @@ __all__ = [
     "MissingExtraError",
     "Queries",
     "Relation",
+    "RotatE",
+    "Run",
     "Scorer",
     "Side",
     "Split",
     "StorageError",
+    "TransE",
     "UnknownNameError",
     "__version__",
     "compare",
     "evaluate",
     "load_dataset",
+    "load_run",
     "open_graph",
     "read_graph",
+    "tune_alpha",
     "write_graph",
 ]
 

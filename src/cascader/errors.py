@@ -25,3 +25,15 @@ class StorageError(CascaderError):
 
 class MissingExtraError(CascaderError):
     """An optional package is needed; the message names the extra that installs it."""
+
+
+class SettingsError(CascaderError):
+    """A setting that cannot work; the message says what can."""
+
+
+class NotFittedError(CascaderError):
+    """A model is asked before it has learnt anything."""
+
+
+class TrainingError(CascaderError):
+    """A training went wrong; the message says which setting to change."""

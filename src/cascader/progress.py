@@ -1,18 +1,24 @@
 """One progress bar for everything that takes long: on a terminal only, and on standard error."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
+
+
+class Advance(Protocol):
+    """Tells the bar how many steps were done since the last call, and what to show beside it."""
+
+    def __call__(self, steps: int, note: str = "") -> None:
+        """Move the bar."""
+        ...
 
 
 @contextmanager
-def progress(description: str, total: int, unit: str = "", done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes the number of steps done since its last call.
-
-    `unit="bytes"` shows sizes and a transfer speed instead of counts.
-    """
+def progress(description: str, total: int, unit: str = "", done: int = 0) -> Iterator[Advance]:
+    """Yield the function that moves the bar; `unit="bytes"` shows sizes and a transfer speed instead of counts."""
     if not sys.stderr.isatty():
-        yield lambda steps: None
+        yield lambda steps, note="": None
         return
 
     from rich.console import Console
@@ -26,8 +32,14 @@ def progress(description: str, total: int, unit: str = "", done: int = 0) -> Ite
         TransferSpeedColumn,
     )
 
-    counts = [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn()]
-    columns = [TextColumn("{task.description}"), BarColumn(), *counts, TimeRemainingColumn()]
+    counts = [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn(), TextColumn(unit)]
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *counts,
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    ]
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=total, completed=done)
-        yield lambda steps: bar.advance(task, steps)
+        task = bar.add_task(description, total=total, completed=done, note="")
+        yield lambda steps, note="": bar.update(task, advance=steps, note=note)

@@ -106,6 +106,70 @@ def test_baseline_writes_an_evaluation_and_compare_reads_two(run, triples, tmp_p
     assert json.loads(printed)["mrr"]["p_value"] == 1
 
 
+class TestFit:
+    QUICK = ("--set", "epochs=2", "--set", "dim=4")
+
+    def test_a_graph_becomes_a_run_and_a_run_becomes_figures(self, run, triples, tmp_path):
+        code, out, _ = run("fit", triples, "--model", "complex", *self.QUICK, "--out", tmp_path / "run")
+        assert code == 0
+        assert "Trained 2 epochs" in out
+        triples.unlink()  # the run needs no other file
+        code, out, _ = run("evaluate", tmp_path / "run")
+        assert code == 0
+        saved = json.loads((tmp_path / "run" / "results" / "kge-complex.json").read_text())
+        assert saved["dataset"] == "friends"
+        assert not (tmp_path / "run" / "tiers" / "kge" / "checkpoint.safetensors").exists()
+
+    def test_the_same_command_again_does_nothing(self, run, triples, tmp_path):
+        for _ in range(2):
+            code, out, _ = run("fit", triples, *self.QUICK, "--out", tmp_path / "run")
+            assert code == 0
+        assert "is finished already" in out
+
+    def test_two_runs_are_added_up(self, run, triples, tmp_path):
+        for model in ("complex", "transe"):
+            assert run("fit", triples, "--model", model, *self.QUICK, "--out", tmp_path / model)[0] == 0
+        code, out, _ = run("evaluate", tmp_path / "complex", "--with", tmp_path / "transe", "--split", "valid")
+        assert code == 0
+        assert "alpha, chosen on valid" in out
+        assert (tmp_path / "complex" / "results" / "kge-complex+transe.json").exists()
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--model", "gpt"], "there is no model 'gpt'. Choose one of: rescal, transe, complex, rotate"),
+            (["--preset", "slow"], "complex has no preset 'slow'"),
+            (["--tiers", "kge,dual"], "there is no tier 'kge,dual'"),
+            (["--set", "dim"], "--set 'dim' has no value"),
+            (["--set", "dim=zero"], "dim is 'zero', expected a whole number"),
+            (["--set", "colour=red"], "there is no setting 'colour'"),
+        ],
+    )
+    def test_settings_that_cannot_work_exit_with_2(self, run, triples, tmp_path, options, message):
+        code, _, err = run("fit", triples, "--out", tmp_path / "run", *options)
+        assert code == 2
+        assert message in " ".join(err.split())
+
+    def test_a_folder_of_another_graph_or_other_settings_is_left_alone(self, run, triples, tmp_path):
+        run("fit", triples, *self.QUICK, "--out", tmp_path / "run")
+        code, _, err = run("fit", triples, "--set", "epochs=2", "--set", "dim=5", "--out", tmp_path / "run")
+        assert (code, "is finished, with dim 4 and not 5" in err) == (2, True)
+        triples.write_text(triples.read_text() + "new\tknows\te1\n")
+        code, _, err = run("fit", triples, *self.QUICK, "--out", tmp_path / "run")
+        assert (code, "is the run of another graph" in err) == (2, True)
+
+    def test_a_folder_without_a_run(self, run, tmp_path):
+        code, _, err = run("evaluate", tmp_path)
+        assert (code, "holds no finished run. Make one with: cascader fit" in err) == (2, True)
+
+    def test_a_run_of_a_newer_format(self, run, triples, tmp_path):
+        run("fit", triples, *self.QUICK, "--out", tmp_path / "run")
+        about = json.loads((tmp_path / "run" / "run.json").read_text())
+        (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "format": 99}))
+        code, _, err = run("evaluate", tmp_path / "run")
+        assert (code, "is a run of format 99, expected 1" in err) == (2, True)
+
+
 def test_demo_runs_and_says_what_it_did(run, tmp_path):
     try:
         cascader.load_dataset("wordnet")
@@ -113,9 +177,14 @@ def test_demo_runs_and_says_what_it_did(run, tmp_path):
         pytest.skip(str(error))
     code, out, _ = run("demo", "--out", tmp_path)
     assert code == 0
-    saved = json.loads((tmp_path / "results" / "wordnet" / "frequency.json").read_text())
-    assert f"{saved['mrr']:.4f}" in out
-    assert "Try next: cascader data show wordnet" in out
+    floor, kge = (
+        json.loads((tmp_path / "results" / "wordnet" / f"{name}.json").read_text())
+        for name in ("frequency", "kge-complex")
+    )
+    assert f"{floor['mrr']:.4f}" in out
+    assert f"{kge['mrr']:.4f}" in out
+    assert kge["mrr"] > floor["mrr"]
+    assert "Try next: cascader compare" in out
 
 
 BAD_INPUT = {

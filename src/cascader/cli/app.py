@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import data, evaluations
+from cascader.cli import data, evaluations, fitting
 from cascader.cli.console import complain
 from cascader.errors import CascaderError
 
@@ -22,6 +22,8 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data.app, name="data")
+app.command()(fitting.fit)
+app.command()(fitting.evaluate)
 app.command()(evaluations.baseline)
 app.command()(evaluations.compare)
 app.command()(evaluations.demo)

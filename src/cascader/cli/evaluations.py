@@ -16,6 +16,7 @@ from cascader.evaluation import compare as compare_evaluations
 from cascader.evaluation.intervals import CONFIDENCE
 from cascader.graph import KnowledgeGraph, SplitName
 from cascader.models import Frequency
+from cascader.scorer import Scorer
 
 OutOption = Annotated[Path, typer.Option("--out", help="The folder that gets <graph>/frequency.json and its ranks.")]
 SplitOption = Annotated[SplitName, typer.Option("--split", help="The triples to ask for.")]
@@ -40,7 +41,7 @@ def baseline(
     kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
     evaluation = evaluate(Frequency().fit(kg), kg, split)
     path = evaluation.save(out / kg.name)
-    _say_evaluation(evaluation)
+    say_evaluation(evaluation)
     say(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
 
 
@@ -82,10 +83,12 @@ def compare(
 def demo(
     out: Annotated[Path, typer.Option("--out", help="The folder for the results.")] = Path("runs/demo"),
 ) -> None:
-    """Build the WordNet graph, ask for every held-back link, and measure the answers.
+    """Build the WordNet graph, train an embedding, ask for every held-back link, and measure the answers.
 
     Example: cascader demo
     """
+    from cascader.models.embeddings import ComplEx, preset
+
     started = time.perf_counter()
     kg = load_dataset("wordnet")
     counts = Counts.of(kg)
@@ -93,30 +96,30 @@ def demo(
         f"1. Built a graph of places from WordNet: {counts.entities:,} entities, {counts.relations} relations, "
         f"{counts.train:,} triples to learn from, {counts.valid:,} to choose on, {counts.test:,} to be tested on."
     )
-    scorer = Frequency().fit(kg)
-    evaluation = evaluate(scorer, kg)
+    model = ComplEx(**preset("complex", "quick", kg.name)).fit(kg)
+    say(f"2. Trained tier 1, a ComplEx embedding, in {model.history_['seconds']:.0f} s.")
+    floor = evaluate(Frequency().fit(kg), kg)
+    evaluation = evaluate(model, kg, name="kge-complex", seed=model.recipe.seed)
     say(
-        f"2. Asked for the head and the tail of each test triple, and ranked all entities: "
-        f"{evaluation.metrics.queries:,} questions in {evaluation.seconds:.1f} s. The scorer is the floor that a model "
-        "must beat: the most frequent answers."
+        f"3. Asked for the head and the tail of each test triple, and ranked all entities: "
+        f"{evaluation.metrics.queries:,} questions. The floor that a model must beat is the most frequent answers."
     )
-    _say_evaluation(evaluation)
+    _say_evaluations([floor, evaluation])
     _say_slices(evaluation, "relation_kind")
-    say("3. One question, answered:")
-    _say_answers(kg, scorer)
-    path = evaluation.save(out / "results" / kg.name)
-    say(f"4. Wrote {path} and {path.with_suffix('.ranks.parquet')}: every figure follows from those ranks.")
-    say(f"Done in {time.perf_counter() - started:.1f} s. Try next: cascader data show wordnet")
+    say("4. One question, answered:")
+    _say_answers(kg, model)
+    paths = [result.save(out / "results" / kg.name) for result in (floor, evaluation)]
+    say(f"5. Wrote {paths[0]} and {paths[1]}, each with its ranks: every figure follows from those.")
+    say(f"Done in {time.perf_counter() - started:.0f} s. Try next: cascader compare {paths[0]} {paths[1]}")
 
 
-def _say_answers(kg: KnowledgeGraph, scorer: Frequency, top: int = 5) -> None:
-    """The best answers to the first test question that train does not already answer."""
+def _say_answers(kg: KnowledgeGraph, scorer: Scorer, top: int = 5) -> None:
+    """The best answers to the first test question, without those that train already knows."""
     head, relation, tail = kg.test[0]
     query = kg.query(kg.entities[head].id, kg.relations[relation].id)
     scores = scorer.score_all(query)[0]
     known = kg.known(("train", "valid")).of(query)[0]
-    scores[known] = -np.inf
-    best = np.argsort(-scores, kind="stable")[:top]
+    best = [entity for entity in np.argsort(-scores, kind="stable") if entity not in known][:top]
     question = f"({kg.entities[head].name}, {kg.relations[relation].name}, ?)"
     say(f"{question}, where the answer is {kg.entities[tail].name}")
     rows = [
@@ -126,9 +129,18 @@ def _say_answers(kg: KnowledgeGraph, scorer: Frequency, top: int = 5) -> None:
     say_table(["rank", "answer", "description"], rows, numbers=["rank"])
 
 
-def _say_evaluation(evaluation: Evaluation) -> None:
-    rows = [[evaluation.name, *(_with_interval(evaluation.metrics[m], evaluation.intervals[m]) for m in METRICS)]]
-    say(f"{evaluation.dataset}, {evaluation.split}, {evaluation.metrics.queries:,} queries")
+def say_evaluation(evaluation: Evaluation) -> None:
+    """Print the figures of an evaluation with their intervals."""
+    _say_evaluations([evaluation])
+
+
+def _say_evaluations(evaluations: list[Evaluation]) -> None:
+    rows = [
+        [each.name, *(_with_interval(each.metrics[metric], each.intervals[metric]) for metric in METRICS)]
+        for each in evaluations
+    ]
+    first = evaluations[0]
+    say(f"{first.dataset}, {first.split}, {first.metrics.queries:,} queries")
     say_table(["scorer", *METRICS], rows)
 
 

@@ -2,13 +2,15 @@
 
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from cascader.errors import DataError
 from cascader.evaluation.ranks import GoldRanks, Ranks, rank_golds
 from cascader.evaluation.record import Evaluation
-from cascader.graph import FloatArray, KnowledgeGraph, KnownAnswers, Queries, SplitName
+from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries, SplitName
 from cascader.progress import progress
 from cascader.scorer import Scorer
 
@@ -31,7 +33,7 @@ def evaluate(
         raise DataError(f"{kg.name} has no {split} triples to evaluate on. Add a {split} file, or let us split.")
     started = time.perf_counter()
     queries = Queries.from_triples(triples)
-    known = kg.known(("train", "valid", "test") if split == "test" else ("train", "valid"))
+    known = kg.known(known_splits(split))
     ranks = _rank_all(scorer, queries, known)
     return Evaluation.of(
         kg,
@@ -45,39 +47,70 @@ def evaluate(
     )
 
 
+def known_splits(split: SplitName) -> tuple[SplitName, ...]:
+    """What is filtered when `split` is evaluated: a figure on valid knows nothing of test."""
+    return ("train", "valid", "test") if split == "test" else ("train", "valid")
+
+
 def _rank_all(scorer: Scorer, queries: Queries, known: KnownAnswers) -> GoldRanks:
-    """Rank in the order of the questions, then return to the order of the queries."""
-    questions, question_of = queries.questions()
-    order = np.argsort(question_of, kind="stable")
-    question_of, ordered = question_of[order], queries[order]
-    block = _block_size(known.entity_count)
+    """Rank block by block, then return to the order of the queries."""
+    places: list[IntArray] = []
     parts: list[GoldRanks] = []
-    with progress("ranking", total=len(questions)) as advance:
-        for start in range(0, len(questions), block):
-            asked = questions[start : start + block]
-            scores = _checked(scorer.score_all(asked), len(asked), known.entity_count)
-            rows = slice(*np.searchsorted(question_of, [start, start + block]))
-            golds = ordered[rows].required_golds()
-            parts.append(rank_golds(scores, question_of[rows] - start, golds, known.of(ordered[rows])))
-            advance(len(asked))
-    back = np.argsort(order)
+    for block in walk(queries, known):
+        places.append(block.places)
+        parts.append(block.rank(scorer.score_all(block.questions)))
+    back = np.argsort(np.concatenate(places))
     return GoldRanks(
         filtered=Ranks.concatenate([part.filtered for part in parts])[back],
         raw=Ranks.concatenate([part.raw for part in parts])[back],
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some distinct questions, and the queries that ask them."""
+
+    questions: Queries
+    places: IntArray  # (queries,) where each query stands among all of them
+    rows: IntArray  # (queries,) its question in this block
+    golds: IntArray  # (queries,)
+    known: Candidates  # of each query
+    entity_count: int
+
+    def rank(self, scores: FloatArray) -> GoldRanks:
+        """Rank the gold answers in the dense scores of the questions, (questions, entities)."""
+        expected = (len(self.questions), self.entity_count)
+        if scores.shape != expected:
+            raise DataError(
+                f"the scorer returned scores of shape {scores.shape}, expected {expected}: "
+                "a row for each question, a column for each entity."
+            )
+        return rank_golds(scores, self.rows, self.golds, self.known)
+
+
+def walk(queries: Queries, known: KnownAnswers, description: str = "ranking") -> Iterator[Block]:
+    """Go through the distinct questions of `queries`, as many at a time as memory allows."""
+    questions, question_of = queries.questions()
+    order = np.argsort(question_of, kind="stable")
+    size = _block_size(known.entity_count)
+    with progress(description, total=len(questions), unit="questions") as advance:
+        for start in range(0, len(questions), size):
+            first, last = np.searchsorted(question_of[order], [start, start + size])
+            places = order[first:last]
+            asking = queries[places]
+            yield Block(
+                questions=questions[start : start + size],
+                places=places,
+                rows=question_of[places] - start,
+                golds=asking.required_golds(),
+                known=known.of(asking),
+                entity_count=known.entity_count,
+            )
+            advance(min(size, len(questions) - start))
+
+
 def _block_size(entity_count: int) -> int:
     return max(1, min(_BLOCK_QUESTIONS, _BLOCK_BYTES // (4 * entity_count)))
-
-
-def _checked(scores: FloatArray, questions: int, entities: int) -> FloatArray:
-    if scores.shape != (questions, entities):
-        raise DataError(
-            f"the scorer returned scores of shape {scores.shape}, expected {(questions, entities)}: "
-            "a row for each question, a column for each entity."
-        )
-    return scores
 
 
 def _peak_memory_bytes() -> int | None:

@@ -1,0 +1,21 @@
+"""Knowledge graph embeddings, the first tier: what the structure alone says."""
+
+from cascader.models.embeddings.embedding import Embedding, load_embedding
+from cascader.models.embeddings.foreign import PyKEENScorer, read_embedding
+from cascader.models.embeddings.formulas import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
+from cascader.models.embeddings.presets import preset
+from cascader.models.embeddings.recipe import Recipe
+
+__all__ = [
+    "EMBEDDINGS",
+    "RESCAL",
+    "ComplEx",
+    "Embedding",
+    "PyKEENScorer",
+    "Recipe",
+    "RotatE",
+    "TransE",
+    "load_embedding",
+    "preset",
+    "read_embedding",
+]

@@ -1,0 +1,191 @@
+"""Train an embedding: batches, losses, regularisers, and a look at valid."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, embedding
+
+from cascader.errors import DataError, SettingsError
+from cascader.evaluation import evaluate
+from cascader.graph import KnowledgeGraph, KnownAnswers, Queries
+from cascader.models.embeddings.embedding import Embedding, directed
+from cascader.training import Schedule, train
+from cascader.training.checkpoints import Checkpoint
+from cascader.training.losses import k_vs_all, one_vs_all, self_adversarial
+from cascader.training.negatives import is_negative, sample_entities
+
+
+def fit(model: Embedding, kg: KnowledgeGraph, folder: Path | None, max_minutes: float) -> None:
+    """Train `model` on `kg`, and leave in it the vectors that were best on valid."""
+    if len(kg.train) == 0:
+        raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
+    _check_memory(model, kg)
+    recipe = model.recipe
+    training = Training(model, kg)
+    schedule = Schedule(recipe.epochs, recipe.valid_every, recipe.patience, max_minutes)
+    history = train(training, schedule, _checkpoint(model, kg, folder))
+    model.entities_, model.relations_ = model.entities_.detach(), model.relations_.detach()
+    model.history_ = {**asdict(history), "best_epoch": history.best_epoch}
+
+
+def _checkpoint(model: Embedding, kg: KnowledgeGraph, folder: Path | None) -> Checkpoint | None:
+    if folder is None:
+        return None
+    # More epochs or more patience may be asked for later; anything else makes it another training.
+    settings = {k: v for k, v in model.recipe.as_dict().items() if k not in ("epochs", "patience")}
+    return Checkpoint(folder / "checkpoint.safetensors", {"model": model.name, "data hash": kg.data_hash, **settings})
+
+
+def _check_memory(model: Embedding, kg: KnowledgeGraph) -> None:
+    """Refuse what cannot fit: weights, gradients, the optimiser's memory, the best weights, and a batch of scores."""
+    entity_width, relation_width = model.widths()
+    weights = len(kg.entities) * entity_width + 2 * len(kg.relations) * relation_width
+    needed = 4 * (6 * weights + 3 * model.recipe.batch_size * len(kg.entities))
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return
+    if needed > there:
+        raise SettingsError(
+            f"training {model.name} with dim {model.recipe.dim} and batch_size {model.recipe.batch_size} on {kg.name} "
+            f"needs about {needed / 1e9:.0f} GB, and this machine has {there / 1e9:.0f}. Lower dim or batch_size."
+        )
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Questions with the answers that the loss needs."""
+
+    anchors: Tensor
+    relations: Tensor
+    golds: Tensor  # (answers,)
+    rows: Tensor  # (answers,) the question that each answer belongs to
+    queries: Queries
+
+
+class Training:
+    """What the loop trains: an embedding on a graph."""
+
+    def __init__(self, model: Embedding, kg: KnowledgeGraph) -> None:
+        recipe = model.recipe
+        generator = torch.Generator().manual_seed(recipe.seed)
+        entities, relations = model.initial(generator, len(kg.entities), len(kg.relations))
+        model.entities_, model.relations_ = entities.requires_grad_(), relations.requires_grad_()
+        self._model, self._kg, self._recipe = model, kg, recipe
+        parameters = [model.entities_, model.relations_]
+        kind = torch.optim.Adagrad if recipe.optimiser == "adagrad" else torch.optim.Adam
+        self._optimiser: torch.optim.Optimizer = kind(parameters, lr=recipe.learning_rate)
+        self._known = KnownAnswers(kg.train, len(kg.entities), len(kg.relations))
+        queries = Queries.from_triples(kg.train)
+        self._queries = queries.questions()[0] if recipe.loss == "k-vs-all" else queries
+
+    @property
+    def question_count(self) -> int:
+        """How many questions an epoch asks."""
+        return len(self._queries)
+
+    def train_epoch(self, epoch: int) -> float:
+        """Train on every question once, and return the mean loss."""
+        generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + epoch)
+        total = 0.0
+        for batch in self._batches(epoch):
+            self._optimiser.zero_grad()
+            loss = self._loss(batch, generator)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._optimiser.step()
+            total += loss.item() * len(batch.queries)
+            if not np.isfinite(total):
+                break  # no use to go on: the loop says so
+        return total / len(self._queries)
+
+    def _batches(self, epoch: int) -> Iterator[_Batch]:
+        order = np.random.default_rng([self._recipe.seed, epoch]).permutation(len(self._queries))
+        for queries in self._queries[order].blocks(self._recipe.batch_size):
+            known = self._known.of(queries) if queries.golds is None else None
+            golds = known.ids if known else queries.required_golds()
+            rows = known.rows if known else np.arange(len(queries))
+            yield _Batch(
+                anchors=torch.from_numpy(queries.anchors.astype(np.int64)),
+                relations=torch.from_numpy(directed(queries, len(self._kg.relations))),
+                golds=torch.from_numpy(golds.astype(np.int64)),
+                rows=torch.from_numpy(rows),
+                queries=queries,
+            )
+
+    def _loss(self, batch: _Batch, generator: torch.Generator) -> Tensor:
+        model, recipe = self._model, self._recipe
+        # embedding() and not indexing: its gradient adds up in a fixed order, so that a resumed training is the same.
+        anchors = embedding(batch.anchors, model.entities_)
+        relations = embedding(batch.relations, model.relations_)
+        golds = embedding(batch.golds, model.entities_)
+        expected = model.translate(self._dropped(anchors, generator), self._dropped(relations, generator))
+        if recipe.loss == "1-vs-all":
+            loss = one_vs_all(model.similarity(expected, model.entities_), batch.golds, recipe.label_smoothing)
+        elif recipe.loss == "k-vs-all":
+            scores = model.similarity(expected, model.entities_)
+            loss = k_vs_all(scores, batch.rows, batch.golds, recipe.label_smoothing)
+        else:
+            loss = self._sampled_loss(batch, expected, golds, generator)
+        if recipe.relation_weight:
+            scores = model.relation_scores(anchors[batch.rows], golds, model.relations_)
+            loss = loss + recipe.relation_weight * cross_entropy(scores, batch.relations[batch.rows])
+        if recipe.regulariser != "none" and recipe.regulariser_weight:
+            loss = loss + recipe.regulariser_weight * self._penalty(anchors, relations, golds)
+        return loss
+
+    def _sampled_loss(self, batch: _Batch, expected: Tensor, golds: Tensor, generator: torch.Generator) -> Tensor:
+        model, recipe = self._model, self._recipe
+        sampled = sample_entities(recipe.negatives, len(self._kg.entities), generator)
+        negative = is_negative(sampled, self._known.of(batch.queries), len(self._kg.entities))
+        return self_adversarial(
+            model.pairwise(expected, golds),
+            model.similarity(expected, embedding(sampled, model.entities_)),
+            negative,
+            recipe.margin,
+            recipe.adversarial_temperature,
+        )
+
+    def _dropped(self, vectors: Tensor, generator: torch.Generator) -> Tensor:
+        if not self._recipe.dropout:
+            return vectors
+        kept = torch.rand(vectors.shape, generator=generator) >= self._recipe.dropout
+        return vectors * kept / (1 - self._recipe.dropout)
+
+    def _penalty(self, *used: Tensor) -> Tensor:
+        """Keep what the batch has used small: frequent entities are held down more often (Lacroix et al., 2018)."""
+        power = 3.0 if self._recipe.regulariser == "n3" else self._recipe.regulariser_power
+        sizes = [(self._model.sizes(vectors) ** power).sum() for vectors in used]
+        return torch.stack(sizes).sum() / len(used[0])
+
+    def validate(self) -> float | None:
+        """The MRR on valid."""
+        if len(self._kg.valid) == 0:
+            return None
+        with torch.no_grad():
+            return evaluate(self._model, self._kg, "valid").mrr
+
+    def weights(self) -> dict[str, Tensor]:
+        """The vectors."""
+        return {"entities": self._model.entities_.detach(), "relations": self._model.relations_.detach()}
+
+    def optimiser_state(self) -> dict[str, Tensor]:
+        """What the optimiser remembers of each vector."""
+        states = self._optimiser.state_dict()["state"]
+        return {f"{i}.{name}": torch.as_tensor(value) for i, state in states.items() for name, value in state.items()}
+
+    def load(self, weights: Mapping[str, Tensor], optimiser_state: Mapping[str, Tensor] | None) -> None:
+        """Take vectors, and the optimiser's memory if it is to go on."""
+        with torch.no_grad():
+            self._model.entities_.copy_(weights["entities"])
+            self._model.relations_.copy_(weights["relations"])
+        if optimiser_state:
+            states: dict[int, dict[str, Tensor]] = {}
+            for name, value in optimiser_state.items():
+                parameter, _, inner = name.partition(".")
+                states.setdefault(int(parameter), {})[inner] = value
+            self._optimiser.load_state_dict({**self._optimiser.state_dict(), "state": states})

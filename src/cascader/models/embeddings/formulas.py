@@ -1,0 +1,176 @@
+"""The four formulas of the paper, in real arithmetic: complex numbers are an order of magnitude slower on a CPU.
+
+A complex vector is its real parts, then its imaginary parts.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from cascader.models.embeddings.embedding import Embedding
+
+
+def _parts(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Real and imaginary parts, each of half the width."""
+    real, imaginary = vectors.chunk(2, dim=1)
+    return real, imaginary
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """The complex product, coordinate by coordinate."""
+    (a, b), (c, d) = _parts(left), _parts(right)
+    return torch.cat([a * c - b * d, a * d + b * c], dim=1)
+
+
+def _moduli(vectors: Tensor) -> Tensor:
+    real, imaginary = _parts(vectors)
+    return (real**2 + imaginary**2 + 1e-20).sqrt()  # the gradient of sqrt is infinite at 0
+
+
+def _distances(left: Tensor, right: Tensor) -> Tensor:
+    """Euclidean distances of all pairs, as one matrix product: |l - r|² = |l|² + |r|² - 2 l·r."""
+    squares = (left**2).sum(dim=1, keepdim=True) + (right**2).sum(dim=1)
+    return torch.addmm(squares, left, right.T, alpha=-2).clamp_min(1e-12).sqrt()
+
+
+class RESCAL(Embedding):
+    """hᵀ R t, with a matrix for each relation (Nickel et al., 2011)."""
+
+    name = "rescal"
+    defaults: ClassVar[dict[str, Any]] = {
+        "dim": 128,
+        "optimiser": "adam",
+        "learning_rate": 1e-3,
+        "dropout": 0.3,
+        "regulariser": "none",
+        "initial_scale": 0.1,
+    }
+
+    def widths(self) -> tuple[int, int]:
+        """A relation is a matrix, its rows one after the other."""
+        return self.recipe.dim, self.recipe.dim**2
+
+    def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
+        """The row vector hᵀ R."""
+        matrices = relations.view(-1, self.recipe.dim, self.recipe.dim)
+        return torch.bmm(anchors[:, None, :], matrices)[:, 0]
+
+    def reversed(self, relations: Tensor) -> Tensor:
+        """hᵀ R t = tᵀ Rᵀ h."""
+        return relations.view(-1, self.recipe.dim, self.recipe.dim).mT.reshape(relations.shape)
+
+    def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
+        """The dot product with every tail."""
+        return expected @ entities.T
+
+
+class TransE(Embedding):
+    """-‖h + r - t‖ (Bordes et al., 2013)."""
+
+    name = "transe"
+    defaults: ClassVar[dict[str, Any]] = {
+        "loss": "negative-sampling",
+        "optimiser": "adam",
+        "learning_rate": 1e-3,
+        "regulariser": "none",
+        "initial_scale": 0.1,
+    }
+
+    def widths(self) -> tuple[int, int]:
+        """One number a coordinate."""
+        return self.recipe.dim, self.recipe.dim
+
+    def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
+        """Move along the relation."""
+        return anchors + relations
+
+    def reversed(self, relations: Tensor) -> Tensor:
+        """Move back."""
+        return -relations
+
+    def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
+        """The nearer, the better."""
+        return -_distances(expected, entities) if self.recipe.norm == 2 else -torch.cdist(expected, entities, p=1)
+
+    def pairwise(self, expected: Tensor, entities: Tensor) -> Tensor:
+        """The same for pairs."""
+        return -torch.linalg.vector_norm(expected - entities, ord=self.recipe.norm, dim=1)
+
+
+class ComplEx(Embedding):
+    """Re⟨h, r, conj(t)⟩ (Trouillon et al., 2016)."""
+
+    name = "complex"
+
+    def widths(self) -> tuple[int, int]:
+        """Real and imaginary part of each coordinate."""
+        return 2 * self.recipe.dim, 2 * self.recipe.dim
+
+    def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
+        """The complex product h r."""
+        return _product(anchors, relations)
+
+    def reversed(self, relations: Tensor) -> Tensor:
+        """Re⟨h, r, conj(t)⟩ = Re⟨t, conj(r), conj(h)⟩."""
+        real, imaginary = _parts(relations)
+        return torch.cat([real, -imaginary], dim=1)
+
+    def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
+        """Re⟨h r, conj(t)⟩ is the dot product of the parts."""
+        return expected @ entities.T
+
+    def relation_scores(self, heads: Tensor, tails: Tensor, relations: Tensor) -> Tensor:
+        """Re⟨h conj(t), r⟩, linear in r: one matrix product over all relations."""
+        (a, b), (c, d) = _parts(heads), _parts(tails)
+        return torch.cat([a * c + b * d, a * d - b * c], dim=1) @ relations.T
+
+    def sizes(self, vectors: Tensor) -> Tensor:
+        """The moduli of the coordinates."""
+        return _moduli(vectors)
+
+
+class RotatE(Embedding):
+    """-‖h ∘ r - t‖, where r turns each complex coordinate by an angle (Sun et al., 2019)."""
+
+    name = "rotate"
+    defaults: ClassVar[dict[str, Any]] = {
+        "loss": "negative-sampling",
+        "optimiser": "adam",
+        "learning_rate": 1e-3,
+        "regulariser": "none",
+        "initial_scale": 0.1,
+    }
+
+    def widths(self) -> tuple[int, int]:
+        """Complex entities; an angle a coordinate for relations."""
+        return 2 * self.recipe.dim, self.recipe.dim
+
+    def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
+        """Turn the anchor."""
+        return _product(anchors, torch.cat([relations.cos(), relations.sin()], dim=1))
+
+    def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
+        """The nearer, the better."""
+        return -_distances(expected, entities)
+
+    def pairwise(self, expected: Tensor, entities: Tensor) -> Tensor:
+        """The same for pairs."""
+        return -torch.linalg.vector_norm(expected - entities, dim=1)
+
+    def reversed(self, relations: Tensor) -> Tensor:
+        """Turn back."""
+        return -relations
+
+    def sizes(self, vectors: Tensor) -> Tensor:
+        """The moduli of the coordinates; angles have none to keep small."""
+        return _moduli(vectors) if vectors.shape[1] == 2 * self.recipe.dim else torch.zeros_like(vectors)
+
+    def initial(self, generator: torch.Generator, entity_count: int, relation_count: int) -> tuple[Tensor, Tensor]:
+        """Any angle is as likely as another."""
+        entities, relations = super().initial(generator, entity_count, relation_count)
+        return entities, relations.uniform_(-math.pi, math.pi, generator=generator)
+
+
+EMBEDDINGS: dict[str, type[Embedding]] = {model.name: model for model in (RESCAL, TransE, ComplEx, RotatE)}

@@ -1,0 +1,60 @@
+"""A training's state in one file, written whole or not at all."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from cascader.errors import DataError
+from cascader.storage import atomic_file
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file to go on from, and what it must have been made with: `identity` names model, graph and settings."""
+
+    path: Path
+    identity: Mapping[str, Any]
+
+    def save(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
+        """Write all tensors, and how far the training has come."""
+        from safetensors.torch import save_file
+
+        header = {"format": FORMAT, "identity": self.identity, "progress": progress}
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        with atomic_file(self.path) as temporary:
+            save_file(contiguous, temporary, metadata={"cascader": json.dumps(header, sort_keys=True)})
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The tensors and the progress, or None where there is no checkpoint yet."""
+        if not self.path.exists():
+            return None
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                header = json.loads((file.metadata() or {}).get("cascader", "{}"))
+                self._check(header)
+                return {name: file.get_tensor(name) for name in file.keys()}, header["progress"]  # noqa: SIM118
+        except (SafetensorError, ValueError) as error:
+            raise DataError(f"{self.path} cannot be read: {error}. Delete it to start anew.") from error
+
+    def _check(self, header: Mapping[str, Any]) -> None:
+        if header.get("format") != FORMAT:
+            raise DataError(
+                f"{self.path} is a checkpoint of format {header.get('format')}, expected {FORMAT}. It was written by "
+                "another version of cascader: use that one, or delete the file to start anew."
+            )
+        found = json.loads(json.dumps(header["identity"]))
+        wanted = json.loads(json.dumps(self.identity))
+        for key in sorted({*found, *wanted}):
+            if found.get(key) != wanted.get(key):
+                raise DataError(
+                    f"{self.path} was made with {key} {found.get(key)!r}, but now it is {wanted.get(key)!r}. Name "
+                    "another folder, or delete the file to start anew."
+                )

@@ -1,0 +1,220 @@
+"""Training: it learns, it resumes to the bit, and it says what is wrong."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from cascader.errors import DataError, NotFittedError, SettingsError, TrainingError
+from cascader.evaluation import evaluate
+from cascader.graph import KnowledgeGraph
+from cascader.models import Frequency
+from cascader.models.embeddings import EMBEDDINGS, ComplEx, RotatE, TransE, load_embedding, preset
+
+
+def line(size=20):
+    """A graph with a pattern that every formula can hold: neighbours on a line."""
+    steps = {"next": 1, "second": 2, "third": 3}
+    rows = [(f"n{i}", name, f"n{i + step}") for name, step in steps.items() for i in range(size - step)]
+    train = [row for i, row in enumerate(rows) if i % 9]
+    return KnowledgeGraph.from_triples(train, valid=rows[::18], test=rows[9::18], name="line")
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("complex", {"loss": "1-vs-all"}),
+        ("complex", {"loss": "k-vs-all", "label_smoothing": 0.1}),
+        ("complex", {"loss": "1-vs-all", "relation_weight": 0.5, "dropout": 0.1}),
+        ("rescal", {"regulariser": "lp", "regulariser_weight": 1e-4}),
+        ("transe", {}),
+        ("transe", {"norm": 1}),
+        ("rotate", {}),
+        ("rotate", {"loss": "1-vs-all"}),
+    ],
+)
+def test_every_model_and_loss_learns_train_by_heart(model, settings):
+    kg = line()
+    none = kg.valid[:0]
+    learnt = KnowledgeGraph("learnt", kg.entities, kg.relations, kg.train, none, none)
+    asked = KnowledgeGraph("asked", kg.entities, kg.relations, none, none, kg.train)
+    fitted = EMBEDDINGS[model](**{"dim": 16, "epochs": 60, "batch_size": 16, "learning_rate": 0.05, **settings}).fit(
+        learnt
+    )
+    assert evaluate(fitted, asked).mrr > 2 * evaluate(Frequency().fit(kg), asked).mrr
+    assert fitted.history_["losses"][-1] < fitted.history_["losses"][0]
+
+
+def test_the_vectors_kept_are_the_best_on_valid():
+    kg = line()
+    model = ComplEx(dim=8, epochs=30, valid_every=1, patience=99, batch_size=16).fit(kg)
+    figures = model.history_["valid"]
+    assert evaluate(model, kg, "valid").mrr == pytest.approx(max(figures.values()))
+
+
+def test_it_stops_when_valid_has_not_gained_for_long_enough():
+    model = ComplEx(dim=4, epochs=500, valid_every=1, patience=2, batch_size=16).fit(line())
+    assert model.history_["epoch"] < 500
+
+
+def test_the_same_seed_gives_the_same_vectors_and_another_gives_others():
+    first, again, other = (ComplEx(dim=4, epochs=2, seed=seed).fit(line()) for seed in (0, 0, 1))
+    assert torch.equal(first.entities_, again.entities_)
+    assert not torch.equal(first.entities_, other.entities_)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [("complex", {"dropout": 0.2}), ("transe", {}), ("rescal", {})],
+    ids=["complex", "transe", "rescal"],
+)
+def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(model, settings, tmp_path, monkeypatch):
+    monkeypatch.setattr("cascader.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    kg, kind = line(), EMBEDDINGS[model]
+    options = {"dim": 8, "batch_size": 16, "patience": 99, "valid_every": 2, **settings}
+    whole = kind(epochs=8, **options).fit(kg)
+    kind(epochs=4, **options).fit(kg, tmp_path)
+    resumed = kind(epochs=8, **options).fit(kg, tmp_path)
+    assert torch.equal(whole.entities_, resumed.entities_)
+    assert torch.equal(whole.relations_, resumed.relations_)
+    assert whole.history_["losses"] == resumed.history_["losses"]
+
+
+KILLED = """
+import sys
+import cascader.training.loop as loop
+from cascader.models.embeddings import ComplEx
+from tests.models.embeddings.test_fitting import line
+loop._SECONDS_BETWEEN_CHECKPOINTS = 0
+ComplEx(dim=8, epochs=3000, batch_size=4, patience=9999, valid_every=50).fit(line(60), sys.argv[1])
+"""
+
+
+def test_killed_at_any_moment_it_goes_on_to_the_same_vectors(tmp_path):
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)])
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    from safetensors import safe_open
+
+    with safe_open(checkpoint, framework="pt") as file:
+        import json
+
+        done = json.loads(file.metadata()["cascader"])["progress"]["epoch"]
+    options = {"dim": 8, "batch_size": 4, "patience": 9999, "valid_every": 50, "epochs": done + 5}
+    resumed = ComplEx(**options).fit(line(60), tmp_path)
+    whole = ComplEx(**options).fit(line(60))
+    assert resumed.history_["losses"] == whole.history_["losses"]
+    assert torch.equal(resumed.entities_, whole.entities_)
+
+
+def test_saved_and_loaded_it_scores_the_same(toy, tmp_path):
+    model = RotatE(dim=4, epochs=1).fit(toy)
+    model.save(tmp_path)
+    loaded = load_embedding(tmp_path, toy)
+    assert loaded.recipe == model.recipe
+    query = toy.query("aspirin", "treats")
+    np.testing.assert_array_equal(loaded.score_all(query), model.score_all(query))
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"dim": 0}, "dim is 0, expected a whole number from 1 to"),
+            ({"dim": 2.5}, "dim is 2.5, expected a whole number"),
+            ({"learning_rate": float("nan")}, "learning_rate is nan, expected a number from"),
+            ({"learning_rate": "fast"}, "learning_rate is 'fast'"),
+            ({"loss": "hinge"}, "loss is 'hinge', expected one of: 1-vs-all, k-vs-all, negative-sampling"),
+            ({"epoch": 3}, "there is no setting 'epoch'. The settings are: dim, loss"),
+        ],
+    )
+    def test_settings_that_cannot_work(self, settings, message):
+        with pytest.raises(SettingsError, match=message):
+            ComplEx(**settings)
+
+    def test_a_dimension_that_no_memory_holds(self, toy):
+        with pytest.raises(
+            SettingsError, match=r"needs about \d+ GB, and this machine has \d+. Lower dim or batch_size"
+        ):
+            EMBEDDINGS["rescal"](dim=100_000).fit(toy)
+
+    def test_a_learning_rate_that_diverges_keeps_the_last_good_checkpoint(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("cascader.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+        settings = {"dim": 8, "regulariser": "lp", "regulariser_power": 10, "optimiser": "adam", "patience": 999}
+        with pytest.raises(TrainingError, match=r"the loss became (nan|inf) in epoch \d+. Lower learning_rate"):
+            ComplEx(learning_rate=1e6, epochs=200, **settings).fit(line(), tmp_path)
+        kept = list(tmp_path.iterdir())
+        assert [path.name for path in kept] in ([], ["checkpoint.safetensors"])
+
+    def test_a_checkpoint_of_another_graph(self, toy, tmp_path):
+        ComplEx(dim=4, epochs=1).fit(toy, tmp_path)
+        with pytest.raises(DataError, match="was made with data hash '.*', but now it is '.*'. Name another folder"):
+            ComplEx(dim=4, epochs=2).fit(line(), tmp_path)
+
+    def test_a_checkpoint_of_other_settings(self, toy, tmp_path):
+        ComplEx(dim=4, epochs=1).fit(toy, tmp_path)
+        with pytest.raises(DataError, match="was made with dim 4, but now it is 5"):
+            ComplEx(dim=5, epochs=2).fit(toy, tmp_path)
+
+    def test_a_checkpoint_of_another_version_or_a_broken_one(self, toy, tmp_path, monkeypatch):
+        monkeypatch.setattr("cascader.training.checkpoints.FORMAT", 99)
+        ComplEx(dim=4, epochs=1).fit(toy, tmp_path)
+        monkeypatch.undo()
+        with pytest.raises(
+            DataError, match="is a checkpoint of format 99, expected 1. It was written by another version"
+        ):
+            ComplEx(dim=4, epochs=2).fit(toy, tmp_path)
+        (tmp_path / "checkpoint.safetensors").write_bytes(b"broken")
+        with pytest.raises(DataError, match="cannot be read: .* Delete it to start anew"):
+            ComplEx(dim=4, epochs=2).fit(toy, tmp_path)
+
+    def test_a_model_that_has_learnt_nothing(self, toy):
+        with pytest.raises(NotFittedError, match="complex has not been fitted. Call fit"):
+            ComplEx().score_all(toy.query("aspirin", "treats"))
+
+    def test_a_formula_that_cannot_predict_relations(self, toy):
+        with pytest.raises(SettingsError, match="transe cannot predict relations. Set relation_weight to 0"):
+            TransE(dim=4, epochs=1, relation_weight=0.1).fit(toy)
+
+    def test_a_graph_with_nothing_to_learn_from(self):
+        with pytest.raises(DataError, match="has no train triples to learn from"):
+            ComplEx().fit(KnowledgeGraph.from_triples([], test=[("a", "r", "b")]))
+
+    @pytest.mark.parametrize("model", EMBEDDINGS)
+    def test_the_smallest_graphs_are_fine(self, model):
+        one_relation = KnowledgeGraph.from_triples([("a", "r", "b"), ("b", "r", "c")], valid=[("a", "r", "c")])
+        one_entity = KnowledgeGraph.from_triples([("a", "r", "a")])
+        for kg in (one_relation, one_entity):
+            scores = EMBEDDINGS[model](dim=4, epochs=2).fit(kg).score_all(kg.query("a", "r"))
+            assert np.isfinite(scores).all()
+
+    def test_vectors_of_another_graph(self, toy, tmp_path):
+        ComplEx(dim=4, epochs=1).fit(toy).save(tmp_path)
+        with pytest.raises(
+            DataError, match="the entities of this complex have shape .* It was trained on another graph"
+        ):
+            load_embedding(tmp_path, line())
+
+
+def test_presets_are_settings_that_exist():
+    from cascader.models.embeddings.presets import _table
+
+    for dataset, models in _table().items():
+        for model, presets in models.items():
+            for name in presets:
+                EMBEDDINGS[model](**preset(model, name, "" if dataset == "any" else dataset))
+
+
+def test_an_unknown_preset_lists_the_known_ones():
+    with pytest.raises(SettingsError, match="complex has no preset 'slow'. Choose one of: quick, best"):
+        preset("complex", "slow")

@@ -1,0 +1,90 @@
+"""Each formula is a scorer, and says what PyKEEN says."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from cascader.graph import Queries
+from cascader.models.embeddings import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
+from tests.contracts import ScorerContract
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # PyKEEN's own imports warn
+    interactions = pytest.importorskip("pykeen.nn.modules", reason="pykeen is not installed")
+
+
+class TestRESCAL(ScorerContract):
+    def make(self, kg):
+        return RESCAL(dim=8, epochs=1).fit(kg)
+
+
+class TestTransE(ScorerContract):
+    def make(self, kg):
+        return TransE(dim=8, epochs=1).fit(kg)
+
+
+class TestComplEx(ScorerContract):
+    def make(self, kg):
+        return ComplEx(dim=8, epochs=1).fit(kg)
+
+
+class TestRotatE(ScorerContract):
+    def make(self, kg):
+        return RotatE(dim=8, epochs=1).fit(kg)
+
+
+def with_random_vectors(kind, kg, **settings):
+    model = kind(dim=16, initial_scale=0.5, **settings)
+    entities, relations = model.initial(torch.Generator().manual_seed(1), len(kg.entities), len(kg.relations))
+    return model.load_vectors({"entities": entities, "relations": relations}, kg)
+
+
+def as_complex(vectors):
+    real, imaginary = vectors.chunk(2, dim=1)
+    return torch.complex(real, imaginary)
+
+
+def said_by_pykeen(model, heads, relations, tails):
+    if isinstance(model, RESCAL):
+        dim = model.recipe.dim
+        return interactions.RESCALInteraction()(heads, relations.view(-1, dim, dim), tails)
+    if isinstance(model, TransE):
+        return interactions.TransEInteraction(p=model.recipe.norm)(heads, relations, tails)
+    if isinstance(model, ComplEx):
+        return interactions.ComplExInteraction()(*map(as_complex, (heads, relations, tails)))
+    turns = torch.polar(torch.ones_like(relations), relations)
+    return interactions.RotatEInteraction()(as_complex(heads), turns, as_complex(tails))
+
+
+CASES = [*((kind, {}) for kind in EMBEDDINGS.values()), (TransE, {"norm": 1})]
+
+
+@pytest.mark.parametrize(("kind", "settings"), CASES, ids=lambda case: getattr(case, "name", str(case)))
+def test_scores_are_those_of_pykeen(kind, settings, toy):
+    model = with_random_vectors(kind, toy, **settings)
+    queries = Queries.from_triples(toy.train, side="tail")
+    scores = model.score_all(queries)
+    for i in range(len(queries)):
+        heads = model.entities_[queries.anchors[i]].expand(len(toy.entities), -1)
+        relations = model.relations_[queries.relations[i]].expand(len(toy.entities), -1)
+        theirs = said_by_pykeen(model, heads, relations, model.entities_)
+        np.testing.assert_allclose(scores[i], theirs.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", EMBEDDINGS.values(), ids=list(EMBEDDINGS))
+def test_a_reversed_relation_gives_the_same_score_from_the_other_end(kind, toy):
+    model = with_random_vectors(kind, toy)
+    model.relations_[len(toy.relations) :] = model.reversed(model.relations_[: len(toy.relations)])
+    both = Queries.from_triples(toy.train)
+    scores = model.score_all(both)[np.arange(len(both)), both.golds]
+    np.testing.assert_allclose(scores[: len(toy.train)], scores[len(toy.train) :], atol=1e-4)
+
+
+def test_complex_scores_relations_as_it_scores_answers(toy):
+    model = with_random_vectors(ComplEx, toy)
+    heads, relations, tails = (torch.from_numpy(np.array(column, dtype=np.int64)) for column in toy.train.T)
+    of_relations = model.relation_scores(model.entities_[heads], model.entities_[tails], model.relations_)
+    expected = model.score_all(Queries.from_triples(toy.train, side="tail"))[np.arange(len(tails)), tails]
+    np.testing.assert_allclose(of_relations[torch.arange(len(tails)), relations].numpy(), expected, atol=1e-5)

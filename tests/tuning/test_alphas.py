@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from cascader.cascade import Alpha, Cascade
+from cascader.errors import DataError
+from cascader.evaluation import evaluate
+from cascader.graph import KnowledgeGraph
+from cascader.models import Frequency
+from cascader.tuning import tune_alpha
+from cascader.tuning.alphas import ALPHAS
+from tests.evaluation.test_evaluate import Oracle, random_graph
+
+
+class Counted:
+    """A scorer that counts the questions it was asked."""
+
+    def __init__(self, scorer):
+        self.scorer, self.questions = scorer, 0
+
+    def score_all(self, queries):
+        self.questions += len(queries)
+        return self.scorer.score_all(queries)
+
+
+def test_no_other_alpha_of_the_grid_is_better_on_valid():
+    kg = random_graph()
+    first, second = Frequency().fit(kg), Oracle(kg, noise=2.0)
+    chosen = tune_alpha(first, second, kg)
+    best = evaluate(Cascade(first).then(second, alpha=chosen), kg, "valid")
+    for alpha in ALPHAS:
+        for side in ("head", "tail"):
+            other = evaluate(Cascade(first).then(second, alpha=float(alpha)), kg, "valid")
+            assert other.slices["side"][side]["mrr"] <= best.slices["side"][side]["mrr"] + 1e-6
+
+
+def test_each_model_sees_each_valid_question_once():
+    kg = random_graph()
+    first, second = Counted(Frequency().fit(kg)), Counted(Frequency().fit(kg))
+    tune_alpha(first, second, kg)
+    assert first.questions == second.questions <= 2 * len(kg.valid)
+
+
+def test_the_better_model_gets_the_weight():
+    kg = random_graph()
+    alpha = tune_alpha(Oracle(kg), Oracle(kg, noise=50.0), kg)
+    assert min(alpha.head, alpha.tail) > 0.9
+    assert isinstance(alpha, Alpha)
+
+
+def test_without_a_valid_split_there_is_nothing_to_choose_on():
+    kg = KnowledgeGraph.from_triples([("a", "r", "b")], test=[("b", "r", "a")])
+    with pytest.raises(DataError, match="has no valid triples to choose alpha on"):
+        tune_alpha(Frequency().fit(kg), Frequency().fit(kg), kg)
+
+
+def test_the_grid_is_the_papers():
+    np.testing.assert_allclose([ALPHAS[0], ALPHAS[-1]], [0.05, 0.95])
