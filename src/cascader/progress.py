@@ -3,7 +3,10 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
+
+_is_showing = ContextVar("a progress bar is on the screen", default=False)
 
 
 class Advance(Protocol):
@@ -17,7 +20,7 @@ class Advance(Protocol):
 @contextmanager
 def progress(description: str, total: int, unit: str = "", done: int = 0) -> Iterator[Advance]:
     """Yield the function that moves the bar; `unit="bytes"` shows sizes and a transfer speed instead of counts."""
-    if not sys.stderr.isatty():
+    if _is_showing.get() or not sys.stderr.isatty():  # one bar at a time: the outermost says most
         yield lambda steps, note="": None
         return
 
@@ -40,6 +43,10 @@ def progress(description: str, total: int, unit: str = "", done: int = 0) -> Ite
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     ]
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=total, completed=done, note="")
-        yield lambda steps, note="": bar.update(task, advance=steps, note=note)
+    before = _is_showing.set(True)
+    try:
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(description, total=total, completed=done, note="")
+            yield lambda steps, note="": bar.update(task, advance=steps, note=note)
+    finally:
+        _is_showing.reset(before)
