@@ -72,13 +72,17 @@ def theirs(model: str, kg: KnowledgeGraph) -> dict[str, float]:
     options: dict[str, Any] = {"triples_factory": factory, "embedding_dim": DIMENSION, "random_seed": 0}
     if model == "complex":
         made: Any = ComplEx(loss=CrossEntropyLoss(), **options)
-        loop: Any = LCWATrainingLoop(made, factory, optimizer=torch.optim.Adagrad(made.parameters(), lr=0.1))
+        loop: Any = LCWATrainingLoop(
+            model=made, triples_factory=factory, optimizer=torch.optim.Adagrad(made.parameters(), lr=0.1)
+        )
     else:
         kind = TransE if model == "transe" else RotatE
         made = kind(loss=NSSALoss(), **options)
         optimiser = torch.optim.Adam(made.parameters(), lr=1e-3)
         sampler = {"num_negs_per_pos": NEGATIVES}
-        loop = SLCWATrainingLoop(made, factory, optimizer=optimiser, negative_sampler_kwargs=sampler)
+        loop = SLCWATrainingLoop(
+            model=made, triples_factory=factory, optimizer=optimiser, negative_sampler_kwargs=sampler
+        )
     train: dict[str, Any] = {"batch_size": BATCH, "use_tqdm": False, "use_tqdm_batch": False}
     started = time.perf_counter()
     loop.train(factory, num_epochs=1, **train)
