@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cascader.datasets import read_graph, write_graph
+from cascader.datasets import Split, read_graph, write_graph
 from cascader.errors import DataError
 from cascader.graph import KnowledgeGraph
 from cascader.models.embeddings.embedding import Embedding, load_embedding
 from cascader.storage import read_json, versions_of, write_json
 
 FORMAT = 1
+#: A split that is empty has no file, and must not be held back anew when the graph is read again.
+_AS_IT_WAS = Split(valid=0, test=0)
 _PACKAGES = ("cascader", "numpy", "torch", "safetensors")
 
 
@@ -36,7 +38,7 @@ def keep_graph(folder: Path, kg: KnowledgeGraph) -> None:
     if not (folder / "graph").exists():
         write_graph(kg, folder / "graph", "parquet")
         return
-    found = read_graph(folder / "graph").data_hash
+    found = read_graph(folder / "graph", split=_AS_IT_WAS).data_hash
     if found != kg.data_hash:
         raise DataError(
             f"{folder} is the run of another graph (sha256 {found[:12]}, this one has {kg.data_hash[:12]}). "
@@ -82,7 +84,7 @@ def load_run(folder: str | Path) -> Run:
             f"{folder} is a run of format {about.get('format')!r}, expected {FORMAT}. It was written by another "
             "version of cascader: use that one, or fit again."
         )
-    kg = read_graph(folder / "graph", name=str(about["dataset"]))
+    kg = read_graph(folder / "graph", split=_AS_IT_WAS, name=str(about["dataset"]))
     if kg.data_hash != about["data_hash"]:
         raise DataError(f"the graph in {folder} is not the one this run was made with. Fit again.")
     return Run(folder, kg, load_embedding(tier_folder(folder, "kge"), kg), about)

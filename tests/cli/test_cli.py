@@ -120,6 +120,15 @@ class TestFit:
         assert saved["dataset"] == "friends"
         assert not (tmp_path / "run" / "tiers" / "kge" / "checkpoint.safetensors").exists()
 
+    @pytest.mark.parametrize("held_back", [("0", "0"), ("0", "0.2"), ("0.2", "0")])
+    def test_a_run_gives_back_a_graph_without_valid_or_test_as_it_was(self, run, triples, tmp_path, held_back):
+        shares = ("--valid", held_back[0], "--test", held_back[1])
+        for _ in range(2):  # the second call reads the graph that the first has kept
+            code, _, err = run("fit", triples, *self.QUICK, *shares, "--out", tmp_path / "run")
+            assert (code, err) == (0, "")
+        kg = cascader.load_run(tmp_path / "run").kg
+        assert [bool(len(kg.valid)), bool(len(kg.test))] == [share != "0" for share in held_back]
+
     def test_the_same_command_again_does_nothing(self, run, triples, tmp_path):
         for _ in range(2):
             code, out, _ = run("fit", triples, *self.QUICK, "--out", tmp_path / "run")

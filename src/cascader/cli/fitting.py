@@ -60,9 +60,12 @@ def fit(
     kge.fit(kg, tier_folder(folder, "kge"), max_minutes)
     run = finish_run(folder, kg, kge, preset)
     history = run.kge.history_
-    say(
-        f"Trained {history['epoch']} epochs in {history['seconds']:.0f} s, best on valid after {history['best_epoch']}."
+    best = (
+        f", best on valid after {history['best_epoch']}"
+        if history["best_epoch"]
+        else "; there is no valid to choose on"
     )
+    say(f"Trained {history['epoch']} epochs in {history['seconds']:.0f} s{best}.")
     say(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
 
 

@@ -157,7 +157,7 @@ def _three(parts: dict[str, Triples], how: Split) -> tuple[Triples, Triples, Tri
     if "triples" in parts or parts.keys() == {"train"}:
         return split_triples(parts.get("triples", parts.get("train", _NONE)), how)
     train, valid, test = (parts.get(role, _NONE) for role in SPLITS)
-    if "valid" not in parts:
+    if "valid" not in parts and how.valid:
         logger.warning("there is no valid file: holding back %g of train for it.", how.valid)
         train, valid, _ = split_triples(train, replace(how, test=0.0))
     return train, valid, test

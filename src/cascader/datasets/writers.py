@@ -1,4 +1,7 @@
-"""Write a graph as a folder that `read_graph` reads back unchanged."""
+"""Write a graph as a folder that `read_graph` reads back unchanged.
+
+An empty split has no file: to keep it empty, read with `Split(valid=0, test=0)`.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

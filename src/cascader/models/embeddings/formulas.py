@@ -35,6 +35,16 @@ def _distances(left: Tensor, right: Tensor) -> Tensor:
     return torch.addmm(squares, left, right.T, alpha=-2).clamp_min(1e-12).sqrt()
 
 
+#: Distances are not products: small first vectors would all be equally near, and N3 pulls them together.
+_OF_DISTANCES: dict[str, Any] = {
+    "loss": "negative-sampling",
+    "optimiser": "adam",
+    "learning_rate": 1e-3,
+    "regulariser": "none",
+    "initial_scale": 0.1,
+}
+
+
 class RESCAL(Embedding):
     """hᵀ R t, with a matrix for each relation (Nickel et al., 2011)."""
 
@@ -70,13 +80,7 @@ class TransE(Embedding):
     """-‖h + r - t‖ (Bordes et al., 2013)."""
 
     name = "transe"
-    defaults: ClassVar[dict[str, Any]] = {
-        "loss": "negative-sampling",
-        "optimiser": "adam",
-        "learning_rate": 1e-3,
-        "regulariser": "none",
-        "initial_scale": 0.1,
-    }
+    defaults = _OF_DISTANCES
 
     def widths(self) -> tuple[int, int]:
         """One number a coordinate."""
@@ -135,13 +139,7 @@ class RotatE(Embedding):
     """-‖h ∘ r - t‖, where r turns each complex coordinate by an angle (Sun et al., 2019)."""
 
     name = "rotate"
-    defaults: ClassVar[dict[str, Any]] = {
-        "loss": "negative-sampling",
-        "optimiser": "adam",
-        "learning_rate": 1e-3,
-        "regulariser": "none",
-        "initial_scale": 0.1,
-    }
+    defaults = _OF_DISTANCES
 
     def widths(self) -> tuple[int, int]:
         """Complex entities; an angle a coordinate for relations."""
