@@ -1,25 +1,50 @@
 """The losses of embeddings; each takes scores, higher being better, and gives one number."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, logsigmoid
+from torch.nn.functional import logsigmoid
 
 
-def one_vs_all(scores: Tensor, golds: Tensor, label_smoothing: float) -> Tensor:
-    """Cross-entropy of the gold answer against all entities; `scores` is (queries, entities)."""
-    return cross_entropy(scores, golds, label_smoothing=label_smoothing)
+def softmax_loss(scores: Tensor, rows: Tensor, answers: Tensor, weights: Tensor, label_smoothing: float) -> Tensor:
+    """Cross-entropy of answers against all entities; a question with many answers needs its scores only once.
 
-
-def k_vs_all(scores: Tensor, rows: Tensor, answers: Tensor, label_smoothing: float) -> Tensor:
-    """Cross-entropy against all answers of each question at once, each with the same share of the probability.
-
-    `scores` is (questions, entities); answer i belongs to question `rows[i]`.
+    `scores` is (questions, entities); answer i belongs to question `rows[i]` and counts `weights[i]`.
     """
-    log_probabilities = scores.log_softmax(dim=1)
-    counts = torch.bincount(rows, minlength=len(scores))
-    of_answers = (log_probabilities[rows, answers] / counts[rows]).sum()
-    of_all = log_probabilities.mean(dim=1).sum()
-    return -((1 - label_smoothing) * of_answers + label_smoothing * of_all) / len(scores)
+    loss: Tensor = _SoftmaxLoss.apply(scores, rows, answers, weights, label_smoothing)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _SoftmaxLoss(torch.autograd.Function):
+    """The gradient is known by heart, softmax minus the answers: two passes over the scores fewer than autograd's."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - autograd's own
+        scores: Tensor,
+        rows: Tensor,
+        answers: Tensor,
+        weights: Tensor,
+        label_smoothing: float,
+    ) -> Tensor:
+        log_probabilities = scores.log_softmax(dim=1)
+        of_questions = torch.zeros(len(scores)).index_add_(0, rows, weights)
+        loss = -(log_probabilities[rows, answers] @ weights)
+        if label_smoothing:
+            of_all = -(log_probabilities.mean(dim=1) @ of_questions)
+            loss = (1 - label_smoothing) * loss + label_smoothing * of_all
+        gradient = log_probabilities.exp_()
+        gradient -= label_smoothing / scores.shape[1]
+        gradient *= of_questions[:, None]
+        gradient.index_put_((rows, answers), (label_smoothing - 1) * weights, accumulate=True)
+        ctx.save_for_backward(gradient)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, of_loss: Tensor) -> tuple[Tensor, None, None, None, None]:  # noqa: ANN401
+        (gradient,) = ctx.saved_tensors
+        return gradient * of_loss, None, None, None, None
 
 
 def self_adversarial(

@@ -16,7 +16,7 @@ from cascader.graph import KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.embeddings.embedding import Embedding, directed
 from cascader.training import Schedule, train
 from cascader.training.checkpoints import Checkpoint
-from cascader.training.losses import k_vs_all, one_vs_all, self_adversarial
+from cascader.training.losses import self_adversarial, softmax_loss
 from cascader.training.negatives import is_negative, sample_entities
 
 
@@ -65,6 +65,7 @@ class _Batch:
     relations: Tensor
     golds: Tensor  # (answers,)
     rows: Tensor  # (answers,) the question that each answer belongs to
+    weights: Tensor  # (answers,) what each answer counts; in all, about one
     queries: Queries
 
 
@@ -82,7 +83,9 @@ class Training:
         self._optimiser: torch.optim.Optimizer = kind(parameters, lr=recipe.learning_rate)
         self._known = KnownAnswers(kg.train, len(kg.entities), len(kg.relations))
         queries = Queries.from_triples(kg.train)
-        self._queries = queries.questions()[0] if recipe.loss == "k-vs-all" else queries
+        # All answers of a question share its row of scores: the same loss as a row an answer, for far fewer products.
+        self._queries = queries if recipe.loss == "negative-sampling" else queries.questions()[0]
+        self._answers_a_question = len(queries) / len(self._queries)
 
     @property
     def question_count(self) -> int:
@@ -114,8 +117,15 @@ class Training:
                 relations=torch.from_numpy(directed(queries, len(self._kg.relations))),
                 golds=torch.from_numpy(golds.astype(np.int64)),
                 rows=torch.from_numpy(rows),
+                weights=self._weights(torch.from_numpy(rows), len(queries)),
                 queries=queries,
             )
+
+    def _weights(self, rows: Tensor, question_count: int) -> Tensor:
+        """What each answer counts: all alike, or a question's answers as much as another's."""
+        if self._recipe.loss == "k-vs-all":
+            return 1 / (question_count * torch.bincount(rows)[rows])
+        return torch.full(rows.shape, 1 / (question_count * self._answers_a_question))
 
     def _loss(self, batch: _Batch, generator: torch.Generator) -> Tensor:
         model, recipe = self._model, self._recipe
@@ -124,18 +134,19 @@ class Training:
         relations = embedding(batch.relations, model.relations_)
         golds = embedding(batch.golds, model.entities_)
         expected = model.translate(self._dropped(anchors, generator), self._dropped(relations, generator))
-        if recipe.loss == "1-vs-all":
-            loss = one_vs_all(model.similarity(expected, model.entities_), batch.golds, recipe.label_smoothing)
-        elif recipe.loss == "k-vs-all":
-            scores = model.similarity(expected, model.entities_)
-            loss = k_vs_all(scores, batch.rows, batch.golds, recipe.label_smoothing)
-        else:
+        if recipe.loss == "negative-sampling":
             loss = self._sampled_loss(batch, expected, golds, generator)
+        else:
+            scores = model.similarity(expected, model.entities_)
+            loss = softmax_loss(scores, batch.rows, batch.golds, batch.weights, recipe.label_smoothing)
         if recipe.relation_weight:
-            scores = model.relation_scores(anchors[batch.rows], golds, model.relations_)
-            loss = loss + recipe.relation_weight * cross_entropy(scores, batch.relations[batch.rows])
+            scores = model.relation_scores(anchors.index_select(0, batch.rows), golds, model.relations_)
+            losses = cross_entropy(scores, batch.relations[batch.rows], reduction="none")
+            loss = loss + recipe.relation_weight * (losses @ batch.weights)
         if recipe.regulariser != "none" and recipe.regulariser_weight:
-            loss = loss + recipe.regulariser_weight * self._penalty(anchors, relations, golds)
+            of_questions = torch.zeros(len(anchors)).index_add_(0, batch.rows, batch.weights)
+            penalty = self._penalty(anchors) @ of_questions + self._penalty(relations) @ of_questions
+            loss = loss + recipe.regulariser_weight * (penalty + self._penalty(golds) @ batch.weights)
         return loss
 
     def _sampled_loss(self, batch: _Batch, expected: Tensor, golds: Tensor, generator: torch.Generator) -> Tensor:
@@ -156,11 +167,10 @@ class Training:
         kept = torch.rand(vectors.shape, generator=generator) >= self._recipe.dropout
         return vectors * kept / (1 - self._recipe.dropout)
 
-    def _penalty(self, *used: Tensor) -> Tensor:
-        """Keep what the batch has used small: frequent entities are held down more often (Lacroix et al., 2018)."""
+    def _penalty(self, used: Tensor) -> Tensor:
+        """Keep what a batch uses small, the frequent more often (Lacroix et al., 2018); shape (vectors,)."""
         power = 3.0 if self._recipe.regulariser == "n3" else self._recipe.regulariser_power
-        sizes = [(self._model.sizes(vectors) ** power).sum() for vectors in used]
-        return torch.stack(sizes).sum() / len(used[0])
+        return (self._model.sizes(used) ** power).sum(dim=1)
 
     def validate(self) -> float | None:
         """The MRR on valid."""
