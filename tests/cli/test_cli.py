@@ -120,6 +120,18 @@ class TestFit:
         assert saved["dataset"] == "friends"
         assert not (tmp_path / "run" / "tiers" / "kge" / "checkpoint.safetensors").exists()
 
+    def test_trials_keep_the_best_settings_and_what_was_set_by_hand(self, run, triples, tmp_path):
+        options = (*self.QUICK, "--trials", "3", "--out", tmp_path / "run")
+        code, out, _ = run("fit", triples, *options)
+        assert (code, "(best)" in out) == (0, True)
+        trials = json.loads((tmp_path / "run" / "search" / "trials.json").read_text())["trials"]
+        saved = json.loads((tmp_path / "run" / "tiers" / "kge" / "model.json").read_text())
+        best = max(trials, key=lambda trial: trial["valid_mrr"])
+        assert len(trials) == 3
+        assert saved["recipe"]["dim"] == 4
+        assert {name: saved["recipe"][name] for name in best["changes"]} == best["changes"]
+        assert "is finished already" in run("fit", triples, *options)[1]
+
     @pytest.mark.parametrize("held_back", [("0", "0"), ("0", "0.2"), ("0.2", "0")])
     def test_a_run_gives_back_a_graph_without_valid_or_test_as_it_was(self, run, triples, tmp_path, held_back):
         shares = ("--valid", held_back[0], "--test", held_back[1])

@@ -1,7 +1,7 @@
 """`cascader fit` and `cascader evaluate`: from a graph to a run, and from a run to figures."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,8 +12,17 @@ from cascader.datasets import Split
 from cascader.errors import SettingsError
 from cascader.graph import KnowledgeGraph
 
+if TYPE_CHECKING:
+    from cascader.tuning.search import Search
+
 ModelOption = Annotated[str, typer.Option("--model", help="rescal, transe, complex or rotate.")]
 PresetOption = Annotated[str, typer.Option("--preset", help="quick (a minute or two) or best.")]
+TrialsOption = Annotated[
+    int,
+    typer.Option(
+        "--trials", help="Try this many variations of the settings, and keep the best on valid; needs Optuna."
+    ),
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Change a setting of the preset, as in --set dim=100; repeatable.")
 ]
@@ -25,10 +34,13 @@ def fit(
     model: ModelOption = "complex",
     preset: PresetOption = "quick",
     settings: SetOption = None,
+    trials: TrialsOption = 0,
     out: Annotated[
         Path | None, typer.Option("--out", help="The run's folder. [default: runs/GRAPH/MODEL-PRESET]")
     ] = None,
-    max_minutes: Annotated[float, typer.Option("--max-minutes", help="Stop training after this long.")] = float("inf"),
+    max_minutes: Annotated[
+        float, typer.Option("--max-minutes", help="Stop training, or searching, after this long.")
+    ] = float("inf"),
     entities: EntityTable = None,
     relations: RelationTable = None,
     valid: ValidShare = Split.valid,
@@ -43,23 +55,34 @@ def fit(
     from cascader.models.embeddings import EMBEDDINGS
     from cascader.models.embeddings import preset as settings_of
     from cascader.runs import finish_run, is_finished, keep_graph, load_run, tier_folder
+    from cascader.tuning.search import Search
 
     if tiers != "kge":
         raise SettingsError(f"there is no tier {tiers!r}. So far there is one: kge.")
     if model not in EMBEDDINGS:
         raise SettingsError(f"there is no model {model!r}. Choose one of: {', '.join(EMBEDDINGS)}.")
     kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
-    kge = EMBEDDINGS[model](**{**settings_of(model, preset, kg.name), **_parsed(settings or [])})
+    changed = _parsed(settings or [])
+    chosen = {**settings_of(model, preset, kg.name), **changed}
+    kge = EMBEDDINGS[model](**chosen)
     folder = out or Path("runs") / kg.name / f"{model}-{preset}"
     keep_graph(folder, kg)
     if is_finished(folder):
-        _check_same(folder, load_run(folder).kge.recipe.as_dict(), kge.recipe.as_dict())
+        if not trials:
+            _check_same(folder, load_run(folder).kge.recipe.as_dict(), kge.recipe.as_dict())
         say(f"{folder} is finished already. Measure it with: cascader evaluate {folder}")
         return
     _say_plan(kg, model, kge.recipe.as_dict(), folder)
-    kge.fit(kg, tier_folder(folder, "kge"), max_minutes)
-    run = finish_run(folder, kg, kge, preset)
-    history = run.kge.history_
+    if trials:
+        search = Search(model, chosen, kg, folder / "search", fixed=changed)
+        kge = search.run(trials, max_minutes)
+        _say_trials(search)
+        finish_run(folder, kg, kge, preset)
+        search.discard_weights()
+    else:
+        kge.fit(kg, tier_folder(folder, "kge"), max_minutes)
+        finish_run(folder, kg, kge, preset)
+    history = kge.history_
     best = (
         f", best on valid after {history['best_epoch']}"
         if history["best_epoch"]
@@ -103,6 +126,22 @@ def evaluate(
     path = evaluation.save(out or run / "results")
     say_evaluation(evaluation)
     say(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
+
+
+def _say_trials(search: "Search") -> None:
+    say_table(
+        ["trial", "valid MRR", "epochs", "seconds", "changes"],
+        [
+            [
+                f"{number}{' (best)' if number == search.best else ''}",
+                "diverged" if trial.valid_mrr is None else f"{trial.valid_mrr:.4f}",
+                str(trial.epochs),
+                f"{trial.seconds:.0f}",
+                ", ".join(f"{name}={value:.4g}" for name, value in trial.changes.items()) or "none",
+            ]
+            for number, trial in enumerate(search.trials)
+        ],
+    )
 
 
 def _parsed(settings: list[str]) -> dict[str, Any]:

@@ -209,7 +209,7 @@ class TestBadInput:
 def test_presets_are_settings_that_exist():
     from cascader.models.embeddings.presets import _table
 
-    for dataset, models in _table().items():
+    for dataset, models in _table("presets.toml").items():
         for model, presets in models.items():
             for name in presets:
                 EMBEDDINGS[model](**preset(model, name, "" if dataset == "any" else dataset))

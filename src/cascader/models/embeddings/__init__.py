@@ -3,7 +3,7 @@
 from cascader.models.embeddings.embedding import Embedding, load_embedding
 from cascader.models.embeddings.foreign import PyKEENScorer, read_embedding
 from cascader.models.embeddings.formulas import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
-from cascader.models.embeddings.presets import preset
+from cascader.models.embeddings.presets import preset, search_space
 from cascader.models.embeddings.recipe import Recipe
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "load_embedding",
     "preset",
     "read_embedding",
+    "search_space",
 ]

@@ -1,0 +1,141 @@
+"""Search for an embedding's settings on valid, within a time limit; interrupted, it goes on where it stopped."""
+
+import math
+import shutil
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cascader.errors import DataError, MissingExtraError, SettingsError, TrainingError
+from cascader.graph import KnowledgeGraph
+from cascader.models.embeddings import EMBEDDINGS, Embedding, load_embedding, search_space
+from cascader.storage import read_json, write_json
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training: the settings that were tried, and what came of it."""
+
+    changes: dict[str, Any]  # to the settings that the search started from
+    valid_mrr: float | None  # None where the training diverged
+    epochs: int
+    seconds: float
+
+
+class Search:
+    """Trials of a model's settings, kept in a folder: `trials.json`, and the weights of the best one.
+
+    The first trial takes the settings as they are, so that a search never ends below where it began. Optuna proposes
+    the others, from all earlier trials and a seed of the trial's own: asked again after an interruption, it says the
+    same. Settings that are `fixed` stay as they are.
+    """
+
+    def __init__(
+        self, model: str, settings: dict[str, Any], kg: KnowledgeGraph, folder: Path, fixed: Collection[str] = ()
+    ) -> None:
+        if len(kg.valid) == 0:
+            raise DataError(f"{kg.name} has no valid triples to search on. Hold some back, or train without --trials.")
+        self._model, self._settings, self._kg, self._folder = model, settings, kg, folder
+        self._space = {name: values for name, values in search_space(model).items() if name not in fixed}
+        self._seed = int(EMBEDDINGS[model](**settings).recipe.seed)
+        self.trials = self._resumed()
+
+    def run(self, count: int, max_minutes: float = math.inf) -> Embedding:
+        """Try until there are `count` trials, or no time is left for another; returns the best embedding."""
+        if count < 1:
+            raise SettingsError(f"{count} trials were asked for, expected at least 1.")
+        while len(self.trials) < count:
+            left = max_minutes - sum(trial.seconds for trial in self.trials) / 60
+            if self.trials and left <= 0:
+                break
+            self._try(max_minutes=left / (count - len(self.trials)))
+        return load_embedding(self._trial_folder(self.best), self._kg)
+
+    @property
+    def best(self) -> int:
+        """The number of the best trial."""
+        figures = [-math.inf if trial.valid_mrr is None else trial.valid_mrr for trial in self.trials]
+        best = max(range(len(figures)), key=lambda number: figures[number])
+        if figures[best] == -math.inf:
+            raise TrainingError("all trials diverged. Lower learning_rate.")
+        return best
+
+    def _try(self, max_minutes: float) -> None:
+        changes = self._proposed() if self.trials else {}
+        folder = self._trial_folder(len(self.trials))
+        embedding = EMBEDDINGS[self._model](**{**self._settings, **changes})
+        try:
+            embedding.fit(self._kg, folder, max_minutes)
+        except TrainingError:
+            self.trials.append(Trial(changes, None, 0, 0.0))
+        else:
+            history = embedding.history_
+            embedding.save(folder)
+            (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+            mrr = history["valid"][history["best_epoch"]]
+            self.trials.append(Trial(changes, mrr, history["epoch"], history["seconds"]))
+        self._save()
+
+    def _proposed(self) -> dict[str, Any]:
+        """The next settings to try."""
+        try:
+            import optuna
+        except ImportError as error:
+            raise MissingExtraError("--trials needs Optuna. Install it with: pip install 'cascader[hpo]'") from error
+        from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+
+        space: dict[str, BaseDistribution] = {
+            name: CategoricalDistribution(values) if isinstance(values, list) else FloatDistribution(**values)
+            for name, values in self._space.items()
+        }
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        sampler = optuna.samplers.TPESampler(seed=self._seed + len(self.trials), n_startup_trials=8)
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        for trial in self.trials[1:]:
+            if trial.valid_mrr is not None:
+                study.add_trial(
+                    optuna.trial.create_trial(params=trial.changes, distributions=space, value=trial.valid_mrr)
+                )
+        return dict(study.ask(space).params)
+
+    # Keeping.
+
+    def discard_weights(self) -> None:
+        """Keep only the record of what was tried."""
+        for folder in self._folder.glob("trial-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _trial_folder(self, number: int) -> Path:
+        return self._folder / f"trial-{number:03d}"
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "model": self._model,
+            "data_hash": self._kg.data_hash,
+            "settings": self._settings,
+            "space": self._space,
+        }
+
+    def _save(self) -> None:
+        """Write down the trials, then give up the weights of all but the best."""
+        write_json(self._folder / "trials.json", {**self._identity(), "trials": [asdict(t) for t in self.trials]})
+        for number, trial in enumerate(self.trials):
+            if trial.valid_mrr is None or number != self.best:
+                shutil.rmtree(self._trial_folder(number), ignore_errors=True)
+
+    def _resumed(self) -> list[Trial]:
+        path = self._folder / "trials.json"
+        if not path.exists():
+            return []
+        saved = read_json(path)
+        for name, wanted in self._identity().items():
+            if saved.get(name) != wanted:
+                raise DataError(
+                    f"{path} is a search with {name} {saved.get(name)!r}, but now it is {wanted!r}. Name another "
+                    "folder, or delete the file to start anew."
+                )
+        return [Trial(**trial) for trial in saved["trials"]]
