@@ -31,6 +31,7 @@ def line(size=20):
         ("complex", {"loss": "1-vs-all"}),
         ("complex", {"loss": "k-vs-all", "label_smoothing": 0.1}),
         ("complex", {"loss": "1-vs-all", "relation_weight": 0.5, "dropout": 0.1}),
+        ("complex", {"loss": "1-vs-sample", "negatives": 5}),
         ("rescal", {"regulariser": "lp", "regulariser_weight": 1e-4}),
         ("transe", {}),
         ("transe", {"norm": 1}),
@@ -48,6 +49,13 @@ def test_every_model_and_loss_learns_train_by_heart(model, settings):
     )
     assert evaluate(fitted, asked).mrr > 2 * evaluate(Frequency().fit(kg), asked).mrr
     assert fitted.history_["losses"][-1] < fitted.history_["losses"][0]
+
+
+def test_a_sample_of_all_entities_is_all_entities():
+    settings = {"dim": 4, "epochs": 3, "batch_size": 16}
+    sampled = ComplEx(loss="1-vs-sample", negatives=20, **settings).fit(line())
+    whole = ComplEx(loss="1-vs-all", **settings).fit(line())
+    torch.testing.assert_close(sampled.entities_, whole.entities_)
 
 
 def test_the_vectors_kept_are_the_best_on_valid():
@@ -70,8 +78,13 @@ def test_the_same_seed_gives_the_same_vectors_and_another_gives_others():
 
 @pytest.mark.parametrize(
     ("model", "settings"),
-    [("complex", {"dropout": 0.2}), ("transe", {}), ("rescal", {})],
-    ids=["complex", "transe", "rescal"],
+    [
+        ("complex", {"dropout": 0.2}),
+        ("complex", {"loss": "1-vs-sample", "negatives": 5}),
+        ("transe", {}),
+        ("rescal", {}),
+    ],
+    ids=["complex", "sampled", "transe", "rescal"],
 )
 def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(model, settings, tmp_path, monkeypatch):
     monkeypatch.setattr("cascader.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
@@ -134,7 +147,7 @@ class TestBadInput:
             ({"dim": 2.5}, "dim is 2.5, expected a whole number"),
             ({"learning_rate": float("nan")}, "learning_rate is nan, expected a number from"),
             ({"learning_rate": "fast"}, "learning_rate is 'fast'"),
-            ({"loss": "hinge"}, "loss is 'hinge', expected one of: 1-vs-all, k-vs-all, negative-sampling"),
+            ({"loss": "hinge"}, "loss is 'hinge', expected one of: 1-vs-all, k-vs-all, 1-vs-sample, negative-sampling"),
             ({"epoch": 3}, "there is no setting 'epoch'. The settings are: dim, loss"),
         ],
     )

@@ -100,7 +100,9 @@ class Training:
             self._optimiser.zero_grad()
             loss = self._loss(batch, generator)
             loss.backward()  # type: ignore[no-untyped-call]
-            self._optimiser.step()
+            # Said aloud, or torch warns that nobody has decided.
+            with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+                self._optimiser.step()
             total += loss.item() * len(batch.queries)
             if not np.isfinite(total):
                 break  # no use to go on: the loop says so
@@ -129,16 +131,16 @@ class Training:
 
     def _loss(self, batch: _Batch, generator: torch.Generator) -> Tensor:
         model, recipe = self._model, self._recipe
-        # embedding() and not indexing: its gradient adds up in a fixed order, so that a resumed training is the same.
-        anchors = embedding(batch.anchors, model.entities_)
+        anchors = self._entities(batch.anchors)
         relations = embedding(batch.relations, model.relations_)
-        golds = embedding(batch.golds, model.entities_)
+        golds = self._entities(batch.golds)
         expected = model.translate(self._dropped(anchors, generator), self._dropped(relations, generator))
         if recipe.loss == "negative-sampling":
             loss = self._sampled_loss(batch, expected, golds, generator)
         else:
-            scores = model.similarity(expected, model.entities_)
-            loss = softmax_loss(scores, batch.rows, batch.golds, batch.weights, recipe.label_smoothing)
+            entities, answers = self._compared(batch.golds, generator)
+            scores = model.similarity(expected, entities)
+            loss = softmax_loss(scores, batch.rows, answers, batch.weights, recipe.label_smoothing)
         if recipe.relation_weight:
             scores = model.relation_scores(anchors.index_select(0, batch.rows), golds, model.relations_)
             losses = cross_entropy(scores, batch.relations[batch.rows], reduction="none")
@@ -149,13 +151,28 @@ class Training:
             loss = loss + recipe.regulariser_weight * (penalty + self._penalty(golds) @ batch.weights)
         return loss
 
+    def _entities(self, places: Tensor) -> Tensor:
+        """Vectors of entities; shape (places, entity width)."""
+        # embedding() and not indexing: its gradient adds up in a fixed order, so that a resumed training is the same.
+        # A sparse gradient spares the optimiser the entities that a batch has not touched.
+        is_sparse = self._recipe.loss == "1-vs-sample" and self._recipe.optimiser == "adagrad"
+        return embedding(places, self._model.entities_, sparse=is_sparse)
+
+    def _compared(self, golds: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The vectors that the answers are compared with, (entities, entity width), and where the answers stand."""
+        if self._recipe.loss != "1-vs-sample":
+            return self._model.entities_, golds
+        sampled = sample_entities(self._recipe.negatives, len(self._kg.entities), generator)
+        compared: Tensor = torch.unique(torch.cat([golds, sampled]))
+        return self._entities(compared), torch.searchsorted(compared, golds)
+
     def _sampled_loss(self, batch: _Batch, expected: Tensor, golds: Tensor, generator: torch.Generator) -> Tensor:
         model, recipe = self._model, self._recipe
         sampled = sample_entities(recipe.negatives, len(self._kg.entities), generator)
         negative = is_negative(sampled, self._known.of(batch.queries), len(self._kg.entities))
         return self_adversarial(
             model.pairwise(expected, golds),
-            model.similarity(expected, embedding(sampled, model.entities_)),
+            model.similarity(expected, self._entities(sampled)),
             negative,
             recipe.margin,
             recipe.adversarial_temperature,

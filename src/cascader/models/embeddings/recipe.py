@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 from cascader.errors import SettingsError
 
-Loss = Literal["1-vs-all", "k-vs-all", "negative-sampling"]
+Loss = Literal["1-vs-all", "k-vs-all", "1-vs-sample", "negative-sampling"]
 Optimiser = Literal["adagrad", "adam"]
 Regulariser = Literal["none", "n3", "lp"]
 
@@ -17,8 +17,8 @@ class Recipe:
     dim: int = 200  #: coordinates of an entity: complex numbers for ComplEx and RotatE, real ones for the others
     loss: Loss = "1-vs-all"
     label_smoothing: float = 0.0
-    negatives: int = 256  #: entities sampled for a batch; only for negative sampling
-    margin: float = 6.0  #: likewise
+    negatives: int = 256  #: entities sampled for a batch; only for 1-vs-sample and negative sampling
+    margin: float = 6.0  #: only for negative sampling
     adversarial_temperature: float = 1.0  #: likewise; 0 weighs all negatives alike
     norm: Literal[1, 2] = 2  #: of TransE's distance
     optimiser: Optimiser = "adagrad"
