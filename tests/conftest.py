@@ -1,6 +1,10 @@
 """The toy graphs, and a machine where no test can reach a mirror, a cache or a network by accident."""
 
 import os
+
+# Many small products: a second thread would only wait for the first, and a busy machine makes that wait long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from pathlib import Path
 
 import pytest

@@ -4,10 +4,10 @@ import pytest
 from cascader.cascade import Alpha, Cascade
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
-from cascader.graph import KnowledgeGraph
+from cascader.graph import KnowledgeGraph, Queries
 from cascader.models import Frequency
 from cascader.tuning import tune_alpha
-from cascader.tuning.alphas import ALPHAS
+from cascader.tuning.alphas import ALPHAS, best_sum
 from tests.evaluation.test_evaluate import Oracle, random_graph
 
 
@@ -31,6 +31,14 @@ def test_no_other_alpha_of_the_grid_is_better_on_valid():
         for side in ("head", "tail"):
             other = evaluate(Cascade(first).then(second, alpha=float(alpha)), kg, "valid")
             assert other.slices["side"][side]["mrr"] <= best.slices["side"][side]["mrr"] + 1e-6
+
+
+def test_the_figure_of_the_best_sum_is_its_mrr_on_valid():
+    kg = random_graph()
+    first, second = Frequency().fit(kg), Oracle(kg, noise=2.0)
+    best = best_sum(first, second, kg, Queries.from_triples(kg.valid))
+    together = evaluate(Cascade(first).then(second, alpha=best.alpha), kg, "valid")
+    assert best.mrr == pytest.approx(together.mrr)
 
 
 def test_each_model_sees_each_valid_question_once():

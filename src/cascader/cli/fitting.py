@@ -13,7 +13,7 @@ from cascader.errors import SettingsError
 from cascader.graph import KnowledgeGraph
 
 if TYPE_CHECKING:
-    from cascader.tuning.search import Search
+    from cascader.models.embeddings.search import Search
 
 ModelOption = Annotated[str, typer.Option("--model", help="rescal, transe, complex or rotate.")]
 PresetOption = Annotated[str, typer.Option("--preset", help="quick (a minute or two) or best.")]
@@ -54,8 +54,8 @@ def fit(
     """
     from cascader.models.embeddings import EMBEDDINGS
     from cascader.models.embeddings import preset as settings_of
+    from cascader.models.embeddings.search import Search
     from cascader.runs import finish_run, is_finished, keep_graph, load_run, tier_folder
-    from cascader.tuning.search import Search
 
     if tiers != "kge":
         raise SettingsError(f"there is no tier {tiers!r}. So far there is one: kge.")

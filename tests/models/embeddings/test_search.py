@@ -8,7 +8,7 @@ from cascader.errors import DataError, SettingsError, TrainingError
 from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph
 from cascader.models.embeddings import EMBEDDINGS, Recipe, search_space
-from cascader.tuning.search import Search
+from cascader.models.embeddings.search import Search
 from tests.models.embeddings.test_fitting import line
 
 QUICK = {"epochs": 2, "valid_every": 1, "dim": 4}
@@ -18,7 +18,7 @@ QUICK = {"epochs": 2, "valid_every": 1, "dim": 4}
 def small_space(monkeypatch):
     """Only what is quick to train."""
     space = {"learning_rate": {"low": 0.01, "high": 0.3, "log": True}, "batch_size": [8, 16]}
-    monkeypatch.setattr("cascader.tuning.search.search_space", lambda model: space)
+    monkeypatch.setattr("cascader.models.embeddings.search.search_space", lambda model: space)
 
 
 def test_it_returns_the_trial_that_was_best_on_valid(small_space, tmp_path):

@@ -9,7 +9,9 @@ from typing import Any
 
 from cascader.errors import DataError, MissingExtraError, SettingsError, TrainingError
 from cascader.graph import KnowledgeGraph
-from cascader.models.embeddings import EMBEDDINGS, Embedding, load_embedding, search_space
+from cascader.models.embeddings.embedding import Embedding, load_embedding
+from cascader.models.embeddings.formulas import EMBEDDINGS
+from cascader.models.embeddings.presets import search_space
 from cascader.storage import read_json, write_json
 
 FORMAT = 1
