@@ -6,8 +6,13 @@ import pytest
 
 from cascader.datasets import CATALOG
 from cascader.evaluation import Evaluation
+from cascader.evaluation.tables import results_table
 
 RESULTS = Path(__file__).parents[1] / "results"
+
+
+def test_the_table_in_the_docs_is_the_one_that_the_results_give():
+    assert results_table(RESULTS) in (RESULTS.parent / "docs" / "results.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -1,13 +1,13 @@
 """A run is a folder that a colleague can be sent: graph, weights, settings and results, and no other file is needed."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cascader.datasets import Split, read_graph, write_graph
-from cascader.errors import DataError
+from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
 from cascader.models.embeddings.embedding import Embedding, load_embedding
 from cascader.storage import read_json, versions_of, write_json
@@ -15,7 +15,17 @@ from cascader.storage import read_json, versions_of, write_json
 FORMAT = 1
 #: A split that is empty has no file, and must not be held back anew when the graph is read again.
 _AS_IT_WAS = Split(valid=0, test=0)
-_PACKAGES = ("cascader", "numpy", "torch", "safetensors")
+_PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
+
+
+def _load_dual(folder: Path, kg: KnowledgeGraph) -> Any:  # noqa: ANN401 - a DualEncoder, imported when it is needed
+    from cascader.models.language import load_dual_encoder
+
+    return load_dual_encoder(folder, kg)
+
+
+#: The tiers that a run can have, in the order of the cascade, and how each is loaded.
+TIERS: dict[str, Callable[[Path, KnowledgeGraph], Any]] = {"kge": load_embedding, "dual": _load_dual}
 
 
 @dataclass(frozen=True)
@@ -24,13 +34,19 @@ class Run:
 
     folder: Path
     kg: KnowledgeGraph
-    kge: Embedding
+    tiers: Mapping[str, Any]
     about: Mapping[str, Any]
 
     @property
-    def name(self) -> str:
-        """What its results are called."""
-        return f"kge-{self.kge.name}"
+    def kge(self) -> Embedding:
+        """The first tier."""
+        return self.tier("kge")
+
+    def tier(self, name: str) -> Any:  # noqa: ANN401 - an Embedding or a DualEncoder
+        """A tier by name."""
+        if name not in self.tiers:
+            raise SettingsError(f"{self.folder} has no tier {name!r}. It has: {', '.join(self.tiers)}.")
+        return self.tiers[name]
 
 
 def keep_graph(folder: Path, kg: KnowledgeGraph) -> None:
@@ -51,21 +67,33 @@ def tier_folder(folder: Path, tier: str) -> Path:
     return folder / "tiers" / tier
 
 
-def finish_run(folder: Path, kg: KnowledgeGraph, kge: Embedding, preset: str) -> Run:
-    """Write the weights, then say that the run is whole; only then is the checkpoint given up."""
-    kge.save(tier_folder(folder, "kge"))
+def has_tier(folder: Path, tier: str) -> bool:
+    """Whether a tier is trained and whole."""
+    return (tier_folder(folder, tier) / "model.json").exists()
+
+
+def load_tier(folder: Path, tier: str, kg: KnowledgeGraph) -> Any:  # noqa: ANN401 - an Embedding or a DualEncoder
+    """Load one tier of a run."""
+    return TIERS[tier](tier_folder(folder, tier), kg)
+
+
+def keep_tier(folder: Path, tier: str, model: Any) -> None:  # noqa: ANN401 - an Embedding or a DualEncoder
+    """Write a tier's weights; only when they are whole is the checkpoint given up."""
+    model.save(tier_folder(folder, tier))
+    (tier_folder(folder, tier) / "checkpoint.safetensors").unlink(missing_ok=True)
+
+
+def finish_run(folder: Path, kg: KnowledgeGraph, preset: str) -> None:
+    """Say that the run is whole, with the tiers that it has."""
     about = {
         "format": FORMAT,
         "dataset": kg.name,
         "data_hash": kg.data_hash,
         "preset": preset,
-        "tiers": ["kge"],
-        "seed": kge.recipe.seed,
+        "tiers": [tier for tier in TIERS if has_tier(folder, tier)],
         "versions": {"python": platform.python_version(), **versions_of(_PACKAGES)},
     }
     write_json(folder / "run.json", about)
-    (tier_folder(folder, "kge") / "checkpoint.safetensors").unlink(missing_ok=True)
-    return Run(folder, kg, kge, about)
 
 
 def is_finished(folder: Path) -> bool:
@@ -84,7 +112,10 @@ def load_run(folder: str | Path) -> Run:
             f"{folder} is a run of format {about.get('format')!r}, expected {FORMAT}. It was written by another "
             "version of cascader: use that one, or fit again."
         )
+    unknown = [tier for tier in about["tiers"] if tier not in TIERS]
+    if unknown:
+        raise DataError(f"{folder} has a tier {unknown[0]!r}, which this version does not know. Update cascader.")
     kg = read_graph(folder / "graph", split=_AS_IT_WAS, name=str(about["dataset"]))
     if kg.data_hash != about["data_hash"]:
         raise DataError(f"the graph in {folder} is not the one this run was made with. Fit again.")
-    return Run(folder, kg, load_embedding(tier_folder(folder, "kge"), kg), about)
+    return Run(folder, kg, {tier: load_tier(folder, tier, kg) for tier in about["tiers"]}, about)

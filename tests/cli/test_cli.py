@@ -152,15 +152,17 @@ class TestFit:
             assert run("fit", triples, "--model", model, *self.QUICK, "--out", tmp_path / model)[0] == 0
         code, out, _ = run("evaluate", tmp_path / "complex", "--with", tmp_path / "transe", "--split", "valid")
         assert code == 0
-        assert "alpha, chosen on valid" in out
-        assert (tmp_path / "complex" / "results" / "kge-complex+transe.json").exists()
+        assert "chosen on valid" in out
+        assert (tmp_path / "complex" / "results" / "kge+kge-complex-transe.json").exists()
 
     @pytest.mark.parametrize(
         ("options", "message"),
         [
             (["--model", "gpt"], "there is no model 'gpt'. Choose one of: rescal, transe, complex, rotate"),
             (["--preset", "slow"], "complex has no preset 'slow'"),
-            (["--tiers", "kge,dual"], "there is no tier 'kge,dual'"),
+            (["--tiers", "kge,colbert"], "there is no tier 'colbert'. Choose from: kge, dual"),
+            (["--tiers", "dual"], "friends has no texts"),
+            (["--set", "dual.dim=3"], "is for the tier 'dual', but --tiers is kge"),
             (["--set", "dim"], "--set 'dim' has no value"),
             (["--set", "dim=zero"], "dim is 'zero', expected a whole number"),
             (["--set", "colour=red"], "there is no setting 'colour'"),

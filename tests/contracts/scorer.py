@@ -1,17 +1,19 @@
 """What every scorer must do, be it a tier, an ensemble or a cascade."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
 from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.scorer import Scorer
 
-#: A sum of float32 numbers depends a little on the order in which they are added.
-CLOSE = {"rtol": 1e-5, "atol": 1e-6}
-
 
 class ScorerContract:
     """Inherit, and say in `make` how the scorer is fitted."""
+
+    #: A sum of float32 numbers depends a little on the order in which they are added.
+    close: ClassVar[dict[str, float]] = {"rtol": 1e-5, "atol": 1e-6}
 
     def make(self, kg: KnowledgeGraph) -> Scorer:
         raise NotImplementedError
@@ -33,14 +35,14 @@ class ScorerContract:
     def test_scores_a_question_the_same_alone_and_in_a_block(self, scorer, queries):
         together = scorer.score_all(queries)
         for row in range(len(queries)):
-            np.testing.assert_allclose(scorer.score_all(queries[row : row + 1])[0], together[row], **CLOSE)
+            np.testing.assert_allclose(scorer.score_all(queries[row : row + 1])[0], together[row], **self.close)
 
     def test_scores_candidates_as_it_scores_all_entities(self, scorer, toy, queries):
         rng = np.random.default_rng(0)
         lists = [rng.choice(len(toy.entities), size=row % 4, replace=False).tolist() for row in range(len(queries))]
         candidates = Candidates.from_lists(lists)
         expected = scorer.score_all(queries)[candidates.rows, candidates.ids]
-        np.testing.assert_allclose(scorer.score(queries, candidates), expected, **CLOSE)
+        np.testing.assert_allclose(scorer.score(queries, candidates), expected, **self.close)
 
     def test_scores_no_candidates_as_nothing(self, scorer, queries):
         assert scorer.score(queries, Candidates.from_lists([[] for _ in range(len(queries))])).shape == (0,)

@@ -26,6 +26,7 @@ app.command()(fitting.fit)
 app.command()(fitting.evaluate)
 app.command()(evaluations.baseline)
 app.command()(evaluations.compare)
+app.command()(evaluations.table)
 app.command()(evaluations.demo)
 
 #: Bad input, as opposed to 1 for a bug of ours.

@@ -14,6 +14,7 @@ from cascader.datasets import Counts, Split, load_dataset
 from cascader.evaluation import METRICS, Evaluation, evaluate
 from cascader.evaluation import compare as compare_evaluations
 from cascader.evaluation.intervals import CONFIDENCE
+from cascader.evaluation.tables import results_table
 from cascader.graph import KnowledgeGraph, SplitName
 from cascader.models import Frequency
 from cascader.scorer import Scorer
@@ -43,6 +44,16 @@ def baseline(
     path = evaluation.save(out / kg.name)
     say_evaluation(evaluation)
     say(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
+
+
+def table(
+    folder: Annotated[Path, typer.Argument(help="A folder with a folder of results for each graph.")] = Path("results"),
+) -> None:
+    """Print all kept results as Markdown, with the paper's figures beside ours.
+
+    Example: cascader table results
+    """
+    typer.echo(results_table(folder), nl=False)
 
 
 def compare(

@@ -1,5 +1,6 @@
 """`cascader fit` and `cascader evaluate`: from a graph to a run, and from a run to figures."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from cascader.models.embeddings.search import Search
 
 ModelOption = Annotated[str, typer.Option("--model", help="rescal, transe, complex or rotate.")]
+TiersOption = Annotated[str, typer.Option("--tiers", help="Which tiers to train, by commas: kge, dual.")]
 PresetOption = Annotated[str, typer.Option("--preset", help="quick (a minute or two) or best.")]
+MinutesOption = Annotated[float, typer.Option("--max-minutes", help="Stop training a tier after this long.")]
 TrialsOption = Annotated[
     int,
     typer.Option(
@@ -24,13 +27,14 @@ TrialsOption = Annotated[
     ),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a setting of the preset, as in --set dim=100; repeatable.")
+    list[str] | None,
+    typer.Option("--set", help="Change a setting, as in --set dim=100 or --set dual.dim=100; repeatable."),
 ]
 
 
 def fit(
     graph: NameOrPath,
-    tiers: Annotated[str, typer.Option("--tiers", help="Which tiers to train; so far: kge.")] = "kge",
+    tiers: TiersOption = "kge",
     model: ModelOption = "complex",
     preset: PresetOption = "quick",
     settings: SetOption = None,
@@ -38,9 +42,7 @@ def fit(
     out: Annotated[
         Path | None, typer.Option("--out", help="The run's folder. [default: runs/GRAPH/MODEL-PRESET]")
     ] = None,
-    max_minutes: Annotated[
-        float, typer.Option("--max-minutes", help="Stop training, or searching, after this long.")
-    ] = float("inf"),
+    max_minutes: MinutesOption = float("inf"),
     entities: EntityTable = None,
     relations: RelationTable = None,
     valid: ValidShare = Split.valid,
@@ -52,58 +54,60 @@ def fit(
 
     Example: cascader fit wordnet --model complex --preset quick --set epochs=3
     """
-    from cascader.models.embeddings import EMBEDDINGS
-    from cascader.models.embeddings import preset as settings_of
     from cascader.models.embeddings.search import Search
-    from cascader.runs import finish_run, is_finished, keep_graph, load_run, tier_folder
+    from cascader.models.language.texts import check_texts
+    from cascader.runs import finish_run, has_tier, keep_graph, keep_tier, load_tier, tier_folder
 
-    if tiers != "kge":
-        raise SettingsError(f"there is no tier {tiers!r}. So far there is one: kge.")
-    if model not in EMBEDDINGS:
-        raise SettingsError(f"there is no model {model!r}. Choose one of: {', '.join(EMBEDDINGS)}.")
+    wanted = _tier_names(tiers)
     kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
-    changed = _parsed(settings or [])
-    chosen = {**settings_of(model, preset, kg.name), **changed}
-    kge = EMBEDDINGS[model](**chosen)
+    changed = _parsed(settings or [], wanted)
+    chosen = {tier: {**_preset(tier, model, preset, kg.name), **changed[tier]} for tier in wanted}
+    models = {tier: _model(tier, model, chosen[tier]) for tier in wanted}  # bad settings show before anything trains
+    if wanted != ["kge"]:
+        check_texts(kg)
     folder = out or Path("runs") / kg.name / f"{model}-{preset}"
     keep_graph(folder, kg)
-    if is_finished(folder):
-        if not trials:
-            _check_same(folder, load_run(folder).kge.recipe.as_dict(), kge.recipe.as_dict())
-        say(f"{folder} is finished already. Measure it with: cascader evaluate {folder}")
-        return
-    _say_plan(kg, model, kge.recipe.as_dict(), folder)
-    if trials:
-        search = Search(model, chosen, kg, folder / "search", fixed=changed)
-        kge = search.run(trials, max_minutes)
-        _say_trials(search)
-        finish_run(folder, kg, kge, preset)
-        search.discard_weights()
-    else:
-        kge.fit(kg, tier_folder(folder, "kge"), max_minutes)
-        finish_run(folder, kg, kge, preset)
-    history = kge.history_
-    best = (
-        f", best on valid after {history['best_epoch']}"
-        if history["best_epoch"]
-        else "; there is no valid to choose on"
-    )
-    say(f"Trained {history['epoch']} epochs in {history['seconds']:.0f} s{best}.")
+    for tier, untrained in models.items():
+        if has_tier(folder, tier):
+            finished = load_tier(folder, tier, kg)
+            if not trials:
+                _check_same(folder, tier, finished.recipe.as_dict(), untrained.recipe.as_dict())
+            say(f"{tier_folder(folder, tier)} is finished already.")
+            continue
+        _say_plan(kg, tier, untrained, folder)
+        if tier == "kge" and trials:
+            search = Search(model, chosen[tier], kg, folder / "search", fixed=changed[tier])
+            trained: Any = search.run(trials, max_minutes)
+            _say_trials(search)
+            keep_tier(folder, tier, trained)
+            search.discard_weights()
+        else:
+            # A later tier is trained for its sum with the first one.
+            earlier = {"earlier": load_tier(folder, "kge", kg)} if tier != "kge" and has_tier(folder, "kge") else {}
+            trained = untrained.fit(kg, tier_folder(folder, tier), max_minutes, **earlier)
+            keep_tier(folder, tier, trained)
+        _say_trained(trained.history_)
+    finish_run(folder, kg, preset)
     say(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")],
+    tiers: Annotated[
+        str, typer.Option("--tiers", help="Which tiers to measure; several are added up. [default: all of the run]")
+    ] = "",
     beside: Annotated[
-        Path | None, typer.Option("--with", help="A second run: both are added up, weighed as valid likes best.")
+        Path | None, typer.Option("--with", help="A second run: its first tier is added to this one's.")
     ] = None,
     split: SplitOption = "test",
     out: Annotated[
         Path | None, typer.Option("--out", help="The folder for the results. [default: RUN/results]")
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="What the results are called. [default: kge-MODEL]")] = "",
+    name: Annotated[
+        str, typer.Option("--name", help="What the results are called. [default: by tiers and models]")
+    ] = "",
 ) -> None:
-    """Measure a run on valid or test, and write the figures and every rank.
+    """Measure a run on valid or test, and write the figures and every rank; sums are weighed as valid likes best.
 
     Example: cascader evaluate runs/wordnet/complex-quick
     """
@@ -113,19 +117,64 @@ def evaluate(
     from cascader.tuning import tune_alpha
 
     loaded = load_run(run)
-    scorer: Any = loaded.kge
-    name = name or loaded.name
+    parts = {tier: loaded.tier(tier) for tier in (_tier_names(tiers) if tiers else loaded.tiers)}
     if beside is not None:
         second = load_run(beside)
         _check_same_graph(loaded.kg, second.kg)
-        alpha = tune_alpha(loaded.kge, second.kge, loaded.kg)
-        say(f"alpha, chosen on valid: {alpha.head:.2f} for heads, {alpha.tail:.2f} for tails.")
-        scorer = Cascade(loaded.kge).then(second.kge, alpha=alpha)
-        name = name if name != loaded.name else f"{loaded.name}+{second.kge.name}"
-    evaluation = evaluate_scorer(scorer, loaded.kg, split, name=name, seed=loaded.kge.recipe.seed)
+        parts = {"kge": loaded.kge, "kge of the second run": second.kge}
+    (first_name, first), *others = parts.items()
+    scorer, about = first, first.about()
+    for tier, part in others:
+        alpha = tune_alpha(scorer, part, loaded.kg)
+        say(
+            f"alpha, the weight of {first_name} against {tier}, chosen on valid: {alpha.head:.2f} for heads, "
+            f"{alpha.tail:.2f} for tails."
+        )
+        scorer = Cascade(scorer).then(part, alpha=alpha)
+        about = {"first": about, "second": part.about(), "alpha": asdict(alpha)}
+    evaluation = evaluate_scorer(
+        scorer, loaded.kg, split, name=name or _result_name(list(parts.values())), seed=first.recipe.seed, about=about
+    )
     path = evaluation.save(out or run / "results")
     say_evaluation(evaluation)
     say(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
+
+
+def _tier_names(tiers: str) -> list[str]:
+    """Tiers by name, in the order of the cascade."""
+    from cascader.runs import TIERS
+
+    asked = [tier.strip() for tier in tiers.split(",")]
+    for tier in asked:
+        if tier not in TIERS:
+            raise SettingsError(f"there is no tier {tier!r}. Choose from: {', '.join(TIERS)}.")
+    return [tier for tier in TIERS if tier in asked]
+
+
+def _preset(tier: str, model: str, preset: str, dataset: str) -> dict[str, Any]:
+    from cascader.models.embeddings import EMBEDDINGS
+    from cascader.models.presets import preset as settings_of
+
+    if model not in EMBEDDINGS:
+        raise SettingsError(f"there is no model {model!r}. Choose one of: {', '.join(EMBEDDINGS)}.")
+    return settings_of(model if tier == "kge" else tier, preset, dataset)
+
+
+def _model(tier: str, model: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - an Embedding or a DualEncoder
+    if tier == "kge":
+        from cascader.models.embeddings import EMBEDDINGS
+
+        return EMBEDDINGS[model](**settings)
+    from cascader.models.language import DualEncoder
+
+    return DualEncoder(**settings)
+
+
+def _result_name(models: list[Any]) -> str:
+    """kge-complex, dual-contrastive, kge+kge-complex-transe, kge+dual-complex-contrastive."""
+    kinds = ["kge" if hasattr(model.recipe, "loss") else model.name for model in models]
+    names = [model.name if kind == "kge" else model.recipe.objective for kind, model in zip(kinds, models, strict=True)]
+    return f"{'+'.join(kinds)}-{'-'.join(names)}"
 
 
 def _say_trials(search: "Search") -> None:
@@ -144,14 +193,18 @@ def _say_trials(search: "Search") -> None:
     )
 
 
-def _parsed(settings: list[str]) -> dict[str, Any]:
-    """Settings of the form name=value; numbers become numbers."""
-    parsed: dict[str, Any] = {}
+def _parsed(settings: list[str], tiers: list[str]) -> dict[str, dict[str, Any]]:
+    """Settings of the form name=value, or tier.name=value, by tier; numbers become numbers."""
+    parsed: dict[str, dict[str, Any]] = {tier: {} for tier in tiers}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise SettingsError(f"--set {setting!r} has no value. Write it as --set name=value.")
-        parsed[name.strip()] = _number_or_text(value.strip())
+        tier, dot, inner = name.strip().rpartition(".")
+        tier = tier if dot else tiers[0]
+        if tier not in parsed:
+            raise SettingsError(f"--set {setting!r} is for the tier {tier!r}, but --tiers is {','.join(tiers)}.")
+        parsed[tier][inner] = _number_or_text(value.strip())
     return parsed
 
 
@@ -164,11 +217,11 @@ def _number_or_text(value: str) -> int | float | str:
     return value
 
 
-def _check_same(folder: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _check_same(folder: Path, tier: str, found: dict[str, Any], wanted: dict[str, Any]) -> None:
     for name in wanted:
-        if found[name] != wanted[name]:
+        if found.get(name) != wanted[name]:
             raise SettingsError(
-                f"{folder} is finished, with {name} {found[name]!r} and not {wanted[name]!r}. "
+                f"the tier {tier} of {folder} is finished, with {name} {found.get(name)!r} and not {wanted[name]!r}. "
                 "Name another folder with --out."
             )
 
@@ -178,6 +231,13 @@ def _check_same_graph(first: KnowledgeGraph, second: KnowledgeGraph) -> None:
         raise SettingsError("the two runs were trained on different graphs. Fit both on the same one.")
 
 
-def _say_plan(kg: KnowledgeGraph, model: str, recipe: dict[str, Any], folder: Path) -> None:
-    say(f"Training {model} on {kg.name} in {folder}: {len(kg.train):,} triples, {len(kg.entities):,} entities.")
-    say_table(["setting", "value"], [[name, str(value)] for name, value in recipe.items()])
+def _say_plan(kg: KnowledgeGraph, tier: str, model: Any, folder: Path) -> None:  # noqa: ANN401 - any tier's model
+    what = f"{tier} ({model.name})" if tier != model.name else tier
+    say(f"Training {what} on {kg.name} in {folder}: {len(kg.train):,} triples, {len(kg.entities):,} entities.")
+    say_table(["setting", "value"], [[name, str(value)] for name, value in model.recipe.as_dict().items()])
+
+
+def _say_trained(history: dict[str, Any]) -> None:
+    best = history["best_epoch"]
+    chosen = f", best on valid after {best}" if best else "; there is no valid to choose on"
+    say(f"Trained {history['epoch']} epochs in {history['seconds']:.0f} s{chosen}.")

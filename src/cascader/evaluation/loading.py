@@ -58,6 +58,7 @@ def load_evaluation(path: Path) -> Evaluation:
         peak_memory_bytes=saved["peak_memory_bytes"],
         versions=saved["versions"],
         machine=saved["machine"],
+        about=saved.get("about", {}),
     )
     if not np.array_equal(ranks["rank"], evaluation.ranks.filtered.mean):
         raise DataError(f"{ranks_path}: rank is not the mean of optimistic_rank and pessimistic_rank. {_AGAIN}")

@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +21,20 @@ _BLOCK_QUESTIONS = 1024
 
 
 def evaluate(
-    scorer: Scorer, kg: KnowledgeGraph, split: SplitName = "test", *, name: str = "", seed: int = 0
+    scorer: Scorer,
+    kg: KnowledgeGraph,
+    split: SplitName = "test",
+    *,
+    name: str = "",
+    seed: int = 0,
+    about: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Ask for the tail and the head of every triple of `split`, and rank the gold answers.
 
     Known answers are filtered with train and valid, and with test only when test is what is evaluated: a figure on
     valid knows nothing of test. `seed` is the one the scorer was fitted with; it is kept with the figures, and
-    draws the intervals. A question with several gold answers is scored once.
+    draws the intervals; so is `about`, whatever the scorer has to tell of itself. A question with several gold answers
+    is scored once.
     """
     triples = kg.split(split)
     if len(triples) == 0:
@@ -44,7 +52,13 @@ def evaluate(
         seed=seed,
         seconds=time.perf_counter() - started,
         peak_memory_bytes=_peak_memory_bytes(),
+        about=about or {},
     )
+
+
+def mean_reciprocal_rank(scorer: Scorer, queries: Queries, known: KnownAnswers) -> float:
+    """The filtered MRR on any queries, and nothing else: for a quick look while something is trained."""
+    return float((1 / _rank_all(scorer, queries, known).filtered.mean).mean())
 
 
 def known_splits(split: SplitName) -> tuple[SplitName, ...]:

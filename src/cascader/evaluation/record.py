@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class Evaluation:
     peak_memory_bytes: int | None
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
+    about: Mapping[str, Any] = field(default_factory=dict)  # what the scorer tells of itself: settings, training
 
     @classmethod
     def of(
@@ -57,6 +58,7 @@ class Evaluation:
         seed: int,
         seconds: float,
         peak_memory_bytes: int | None,
+        about: Mapping[str, Any],
     ) -> "Evaluation":
         """Record what was measured on `kg`, with the slices that only the graph can tell."""
         entities, relations = kg.entities, kg.relations
@@ -78,6 +80,7 @@ class Evaluation:
                 "architecture": platform.machine(),
                 "system": platform.system(),
             },
+            about=about,
         )
 
     @cached_property
@@ -135,6 +138,7 @@ class Evaluation:
             "peak_memory_bytes": self.peak_memory_bytes,
             "versions": dict(self.versions),
             "machine": dict(self.machine),
+            "about": dict(self.about),
         }
 
     def save(self, folder: str | Path) -> Path:

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -73,6 +73,10 @@ class History:
         """The best figure on valid."""
         return None if self.best_epoch is None else self.valid[self.best_epoch]
 
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for a model to keep."""
+        return {**asdict(self), "best_epoch": self.best_epoch}
+
     def is_over(self, schedule: Schedule) -> bool:
         """Whether to stop: all epochs done, no gain for too long, or no time left."""
         looks_since_best = sum(epoch > (self.best_epoch or 0) for epoch in self.valid)
@@ -81,6 +85,19 @@ class History:
             or looks_since_best >= schedule.patience
             or self.seconds >= schedule.max_minutes * 60
         )
+
+
+def summary_of(history: Mapping[str, Any]) -> dict[str, Any]:
+    """The few figures of a kept history that belong beside a result."""
+    if not history:
+        return {}
+    best, valid = history["best_epoch"], {int(epoch): figure for epoch, figure in history["valid"].items()}
+    return {
+        "epochs": history["epoch"],
+        "best_epoch": best,
+        "valid_mrr": None if best is None else round(valid[best], 6),
+        "seconds": round(history["seconds"], 1),
+    }
 
 
 def train(trainable: Trainable, schedule: Schedule, checkpoint: Checkpoint | None = None) -> History:

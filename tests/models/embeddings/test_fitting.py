@@ -220,9 +220,9 @@ class TestBadInput:
 
 
 def test_presets_are_settings_that_exist():
-    from cascader.models.embeddings.presets import _table
+    from cascader.models.presets import read_table
 
-    for dataset, models in _table("presets.toml").items():
+    for dataset, models in read_table("embeddings").items():
         for model, presets in models.items():
             for name in presets:
                 EMBEDDINGS[model](**preset(model, name, "" if dataset == "any" else dataset))

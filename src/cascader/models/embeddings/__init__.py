@@ -3,8 +3,8 @@
 from cascader.models.embeddings.embedding import Embedding, load_embedding
 from cascader.models.embeddings.foreign import PyKEENScorer, read_embedding
 from cascader.models.embeddings.formulas import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
-from cascader.models.embeddings.presets import preset, search_space
 from cascader.models.embeddings.recipe import Recipe
+from cascader.models.presets import preset, search_space
 
 __all__ = [
     "EMBEDDINGS",

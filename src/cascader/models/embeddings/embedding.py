@@ -13,6 +13,7 @@ from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
 from cascader.models.embeddings.recipe import Recipe
 from cascader.storage import read_json, write_json
+from cascader.training import summary_of
 
 FORMAT = 1
 _PAIRS_AT_ONCE = 200_000
@@ -120,6 +121,10 @@ class Embedding(ABC):
             save_file(tensors, temporary)
         saved = {"format": FORMAT, "model": self.name, "recipe": self.recipe.as_dict(), "history": self.history_}
         write_json(Path(folder) / "model.json", saved)
+
+    def about(self) -> dict[str, Any]:
+        """What there is to tell beside a figure: settings, and how the training went."""
+        return {"model": self.name, "recipe": self.recipe.as_dict(), "training": summary_of(self.history_)}
 
     def load_vectors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph) -> "Embedding":
         """Take vectors that were trained before, after a look at their shapes."""

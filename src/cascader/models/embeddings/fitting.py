@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from cascader.training import Schedule, train
 from cascader.training.checkpoints import Checkpoint
 from cascader.training.losses import self_adversarial, softmax_loss
 from cascader.training.negatives import is_negative, sample_entities
+from cascader.training.optimisers import memory_of, restore_memory
 
 
 def fit(model: Embedding, kg: KnowledgeGraph, folder: Path | None, max_minutes: float) -> None:
@@ -30,7 +31,7 @@ def fit(model: Embedding, kg: KnowledgeGraph, folder: Path | None, max_minutes: 
     schedule = Schedule(recipe.epochs, recipe.valid_every, recipe.patience, max_minutes)
     history = train(training, schedule, _checkpoint(model, kg, folder))
     model.entities_, model.relations_ = model.entities_.detach(), model.relations_.detach()
-    model.history_ = {**asdict(history), "best_epoch": history.best_epoch}
+    model.history_ = history.as_dict()
 
 
 def _checkpoint(model: Embedding, kg: KnowledgeGraph, folder: Path | None) -> Checkpoint | None:
@@ -202,8 +203,7 @@ class Training:
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """What the optimiser remembers of each vector."""
-        states = self._optimiser.state_dict()["state"]
-        return {f"{i}.{name}": torch.as_tensor(value) for i, state in states.items() for name, value in state.items()}
+        return memory_of(self._optimiser)
 
     def load(self, weights: Mapping[str, Tensor], optimiser_state: Mapping[str, Tensor] | None) -> None:
         """Take vectors, and the optimiser's memory if it is to go on."""
@@ -211,8 +211,4 @@ class Training:
             self._model.entities_.copy_(weights["entities"])
             self._model.relations_.copy_(weights["relations"])
         if optimiser_state:
-            states: dict[int, dict[str, Tensor]] = {}
-            for name, value in optimiser_state.items():
-                parameter, _, inner = name.partition(".")
-                states.setdefault(int(parameter), {})[inner] = value
-            self._optimiser.load_state_dict({**self._optimiser.state_dict(), "state": states})
+            restore_memory(self._optimiser, optimiser_state)

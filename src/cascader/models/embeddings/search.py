@@ -11,7 +11,7 @@ from cascader.errors import DataError, MissingExtraError, SettingsError, Trainin
 from cascader.graph import KnowledgeGraph
 from cascader.models.embeddings.embedding import Embedding, load_embedding
 from cascader.models.embeddings.formulas import EMBEDDINGS
-from cascader.models.embeddings.presets import search_space
+from cascader.models.presets import search_space
 from cascader.storage import read_json, write_json
 
 FORMAT = 1

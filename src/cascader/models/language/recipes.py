@@ -1,0 +1,55 @@
+"""How the language model tiers are trained, each in one value."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from cascader.models.language.base_model import DEFAULT_BASE
+from cascader.models.settings import Settings
+
+DualObjective = Literal["contrastive", "star"]
+
+
+@dataclass(frozen=True)
+class DualRecipe(Settings):
+    """All settings of a dual encoder; the defaults suit two CPU cores."""
+
+    base: str = DEFAULT_BASE  #: a pretrained model: the default one, a folder, or a model of the hub
+    objective: DualObjective = "contrastive"
+    max_tokens: int = 64  #: of an entity's text; the relation is never cut
+    tuned_layers: int = 0  #: how many layers, from the top, are trained; the others read each text once, for good
+    dim: int = 256  #: coordinates of questions and entities, only for contrastive
+    hidden: int = 512  #: units between a text's vector and its coordinates, likewise
+    dropout: float = 0.3
+    temperature: float = 0.05  #: of the first softmax, likewise; it is learnt
+    margin: float = 0.0  #: by which a gold must be nearer than the others, likewise; StAR's is 1
+    negatives: int = 4096  #: entities that a batch is compared with, all if there are fewer; for star, a question's
+    hard_negatives: int = 0  #: of each question, from the top of the earlier tier
+    batch_size: int = 128  #: questions
+    learning_rate: float = 1e-3
+    encoder_learning_rate: float = 1e-4  #: of the tuned layers
+    weight_decay: float = 1e-4
+    epochs: int = 60
+    valid_every: int = 5  #: epochs between two looks at valid
+    patience: int = 3  #: looks without a gain before it stops
+    seed: int = 0
+
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {
+        "max_tokens": (1, 100_000),
+        "tuned_layers": (0, 1000),
+        "dim": (1, 100_000),
+        "hidden": (1, 100_000),
+        "dropout": (0, 0.99),
+        "temperature": (1e-4, 1e4),
+        "margin": (0, 100),
+        "negatives": (1, 10_000_000),
+        "hard_negatives": (0, 10_000),
+        "batch_size": (1, 1_000_000),
+        "learning_rate": (1e-9, 10),
+        "encoder_learning_rate": (1e-9, 10),
+        "weight_decay": (0, 10),
+        "epochs": (1, 1_000_000),
+        "valid_every": (1, 1_000_000),
+        "patience": (1, 1_000_000),
+        "seed": (0, 2**31 - 1),
+    }
+    choices: ClassVar[dict[str, tuple[Any, ...]]] = {"objective": get_args(DualObjective)}

@@ -1,0 +1,139 @@
+"""The two towers of a dual encoder, for questions and for entities; a score is the dot product of their tops."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, layer_norm, logsigmoid, normalize, relu
+
+from cascader.models.language.readers import Reader
+from cascader.models.language.recipes import DualRecipe
+from cascader.training.losses import softmax_loss
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A batch of questions, their answers, and the entities that these are compared with."""
+
+    anchors: Tensor  # (questions,)
+    relations: Tensor  # (questions,) those asked backwards behind the others
+    rows: Tensor  # (answers,) the question of each answer
+    answers: Tensor  # (answers,) its place among the compared entities
+    weights: Tensor  # (answers,) what it counts
+    compared: Tensor  # (compared,) entities
+    is_known: Tensor  # (questions, compared) True where an entity is an answer
+
+
+class Towers(nn.Module):
+    """Vectors of questions and entities, and the loss that shapes them."""
+
+    def question_vectors(self, reader: Reader, anchors: Tensor, relations: Tensor) -> Tensor:
+        """Shape (questions, coordinates)."""
+        raise NotImplementedError
+
+    def entity_vectors(self, reader: Reader, entities: Tensor) -> Tensor:
+        """Shape (entities, coordinates)."""
+        raise NotImplementedError
+
+    def loss(self, reader: Reader, asked: Asked) -> Tensor:
+        """How far the vectors are from what they should be."""
+        raise NotImplementedError
+
+
+class ContrastiveTowers(Towers):
+    """Cosines of two small networks on text vectors, with a learnt temperature and a softmax over all that is compared.
+
+    The relation is its text's vector plus an offset of its own, for what its name does not say.
+    """
+
+    def __init__(self, width: int, relation_count: int, recipe: DualRecipe) -> None:
+        super().__init__()
+        self._width, self._margin = width, recipe.margin
+        self.entity_network = _network(width, recipe.hidden, recipe.dim, recipe.dropout)
+        self.anchor_network = _network(width, recipe.hidden, recipe.dim, recipe.dropout)
+        self.relation_network = nn.Linear(width, recipe.dim)
+        self.relation_offsets = nn.Parameter(0.1 * torch.randn(2 * relation_count, recipe.dim))
+        self.joint_network = nn.Sequential(
+            nn.Linear(2 * recipe.dim, recipe.hidden),
+            nn.GELU(),
+            nn.Dropout(recipe.dropout),
+            nn.Linear(recipe.hidden, recipe.dim),
+        )
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(recipe.temperature)))
+
+    def question_vectors(self, reader: Reader, anchors: Tensor, relations: Tensor) -> Tensor:
+        """The anchor, moved by the relation; as long as the temperature says."""
+        anchor = self.anchor_network(self._scaled(reader.entities(anchors)))
+        relation = self.relation_network(self._scaled(reader.relations(relations))) + self.relation_offsets[relations]
+        moved = anchor + self.joint_network(torch.cat([anchor, relation], dim=1))
+        return self.log_scale.exp() * normalize(moved, dim=1)
+
+    def entity_vectors(self, reader: Reader, entities: Tensor) -> Tensor:
+        """Of length one."""
+        return normalize(self.entity_network(self._scaled(reader.entities(entities))), dim=1)
+
+    def loss(self, reader: Reader, asked: Asked) -> Tensor:
+        """Cross-entropy of the answers against everything compared (InfoNCE), with an additive margin."""
+        questions = self.question_vectors(reader, asked.anchors, asked.relations)
+        scores = questions @ self.entity_vectors(reader, asked.compared).T
+        if self._margin:
+            scores = scores - self._margin * self.log_scale.exp() * asked.is_known
+        return softmax_loss(scores, asked.rows, asked.answers, asked.weights, label_smoothing=0.0)
+
+    def _scaled(self, vectors: Tensor) -> Tensor:
+        return layer_norm(vectors, (self._width,))
+
+
+def _network(width: int, hidden: int, dim: int, dropout: float) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Dropout(dropout), nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
+    )
+
+
+class StarTowers(Towers):
+    """The paper's dual encoder: a linear head on [u; u∘v; u-v; v] of a question's vector u and an entity's v.
+
+    The head is linear, so the score is u·(a + c) + v·(d - c) + (b∘u)·v: the dot product of two longer vectors.
+    """
+
+    def __init__(self, width: int, relation_count: int, recipe: DualRecipe) -> None:
+        super().__init__()
+        self._margin = recipe.margin or 1.0
+        self.head = nn.Linear(4 * width, 1)
+        self.relation_head = nn.Linear(4 * width, 2 * relation_count)
+
+    def question_vectors(self, reader: Reader, anchors: Tensor, relations: Tensor) -> Tensor:
+        """[b∘u; 1; u·(a + c) + bias]."""
+        return self._of_questions(reader.questions(anchors, relations))
+
+    def entity_vectors(self, reader: Reader, entities: Tensor) -> Tensor:
+        """[v; v·(d - c); 1]."""
+        return self._of_entities(reader.entities(entities))
+
+    def loss(self, reader: Reader, asked: Asked) -> Tensor:
+        """Is the triple true, is the gold above the others, and which relation is it: the paper's three."""
+        u, v = reader.questions(asked.anchors, asked.relations), reader.entities(asked.compared)
+        scores = self._of_questions(u) @ self._of_entities(v).T
+        golds, negative = scores[asked.rows, asked.answers], ~asked.is_known
+        of_negatives = (logsigmoid(-scores) * negative).sum(dim=1) / negative.sum(dim=1).clamp_min(1)
+        is_true = -(logsigmoid(golds) + of_negatives[asked.rows]) / 2
+        shortfall = relu(self._margin - golds[:, None] + scores[asked.rows]) * negative[asked.rows]
+        is_above = shortfall.sum(dim=1) / negative[asked.rows].sum(dim=1).clamp_min(1)
+        u, v = u[asked.rows], v[asked.answers]
+        relation_scores = self.relation_head(torch.cat([u, u * v, u - v, v], dim=1))
+        which = cross_entropy(relation_scores, asked.relations[asked.rows], reduction="none")
+        return (is_true + is_above + 0.25 * which) @ asked.weights
+
+    def _of_questions(self, u: Tensor) -> Tensor:
+        a, b, c, _ = self.head.weight[0].chunk(4)
+        constant = u @ (a + c) + self.head.bias
+        return torch.cat([b * u, torch.ones(len(u), 1), constant[:, None]], dim=1)
+
+    def _of_entities(self, v: Tensor) -> Tensor:
+        *_, c, d = self.head.weight[0].chunk(4)
+        return torch.cat([v, (v @ (d - c))[:, None], torch.ones(len(v), 1)], dim=1)
+
+
+TOWERS: dict[str, Callable[[int, int, DualRecipe], Towers]] = {"contrastive": ContrastiveTowers, "star": StarTowers}

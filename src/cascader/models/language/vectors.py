@@ -1,0 +1,54 @@
+"""Vectors of texts, kept on disk by what the text says: a changed or new entity is read again, and no other."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cascader.graph import IntArray
+from cascader.storage import atomic_file
+
+
+class VectorStore:
+    """A file of vectors, each under the hash of its text; a file that cannot be read is made anew."""
+
+    def __init__(self, path: Path, width: int) -> None:
+        self._path, self._width = path, width
+
+    def fetch(self, keys: list[str], read: Callable[[IntArray], Tensor]) -> Tensor:
+        """The vector of each key, (keys, width); `read` is given the places of those that are missing."""
+        stored_keys, stored = self._load()
+        place_of = {key: place for place, key in enumerate(stored_keys)}
+        first_place = {key: place for place, key in reversed(list(enumerate(keys)))}
+        missing = [key for key in first_place if key not in place_of]
+        if missing:
+            new = read(np.array([first_place[key] for key in missing]))
+            stored = torch.cat([stored, new])
+            place_of |= {key: len(stored_keys) + i for i, key in enumerate(missing)}
+            self._save([*stored_keys, *missing], stored)
+        return stored[torch.tensor([place_of[key] for key in keys], dtype=torch.long)]
+
+    def _load(self) -> tuple[list[str], Tensor]:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        nothing: tuple[list[str], Tensor] = [], torch.empty(0, self._width)
+        if not self._path.exists():
+            return nothing
+        try:
+            found = load_file(self._path)
+            keys, vectors = found["keys"], found["vectors"]
+        except (SafetensorError, OSError, KeyError):
+            return nothing
+        if vectors.shape != (len(keys), self._width):
+            return nothing
+        return [bytes(key).hex() for key in keys.numpy()], vectors
+
+    def _save(self, keys: list[str], vectors: Tensor) -> None:
+        from safetensors.torch import save_file
+
+        raw = np.frombuffer(bytes.fromhex("".join(keys)), dtype=np.uint8).reshape(len(keys), -1).copy()
+        with atomic_file(self._path) as temporary:
+            save_file({"keys": torch.from_numpy(raw), "vectors": vectors.contiguous()}, temporary)
