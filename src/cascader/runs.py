@@ -24,8 +24,18 @@ def _load_dual(folder: Path, kg: KnowledgeGraph) -> Any:  # noqa: ANN401 - a Dua
     return load_dual_encoder(folder, kg)
 
 
+def _load_cross(folder: Path, kg: KnowledgeGraph) -> Any:  # noqa: ANN401 - a CrossEncoder, likewise
+    from cascader.models.language import load_cross_encoder
+
+    return load_cross_encoder(folder, kg)
+
+
 #: The tiers that a run can have, in the order of the cascade, and how each is loaded.
-TIERS: dict[str, Callable[[Path, KnowledgeGraph], Any]] = {"kge": load_embedding, "dual": _load_dual}
+TIERS: dict[str, Callable[[Path, KnowledgeGraph], Any]] = {
+    "kge": load_embedding,
+    "dual": _load_dual,
+    "cross": _load_cross,
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class Run:
         """The first tier."""
         return self.tier("kge")
 
-    def tier(self, name: str) -> Any:  # noqa: ANN401 - an Embedding or a DualEncoder
+    def tier(self, name: str) -> Any:  # noqa: ANN401 - any tier's model
         """A tier by name."""
         if name not in self.tiers:
             raise SettingsError(f"{self.folder} has no tier {name!r}. It has: {', '.join(self.tiers)}.")
@@ -72,12 +82,12 @@ def has_tier(folder: Path, tier: str) -> bool:
     return (tier_folder(folder, tier) / "model.json").exists()
 
 
-def load_tier(folder: Path, tier: str, kg: KnowledgeGraph) -> Any:  # noqa: ANN401 - an Embedding or a DualEncoder
+def load_tier(folder: Path, tier: str, kg: KnowledgeGraph) -> Any:  # noqa: ANN401 - any tier's model
     """Load one tier of a run."""
     return TIERS[tier](tier_folder(folder, tier), kg)
 
 
-def keep_tier(folder: Path, tier: str, model: Any) -> None:  # noqa: ANN401 - an Embedding or a DualEncoder
+def keep_tier(folder: Path, tier: str, model: Any) -> None:  # noqa: ANN401 - any tier's model
     """Write a tier's weights; only when they are whole is the checkpoint given up."""
     model.save(tier_folder(folder, tier))
     (tier_folder(folder, tier) / "checkpoint.safetensors").unlink(missing_ok=True)

@@ -147,12 +147,37 @@ class TestFit:
             assert code == 0
         assert "is finished already" in out
 
+    def test_tiers_are_trained_one_after_the_other_and_measured_alone_and_added_up(self, run, tmp_path, tiny_model):
+        rows = [f"abc {a}\tlikes\txyz {b}\n" for a in "abcdefgh" for b in "uvwxyz" if a != b]
+        (tmp_path / "likes.tsv").write_text("".join(rows))
+        small = ("epochs=2", "dim=4", f"dual.base={tiny_model}", "dual.epochs=2", f"cross.base={tiny_model}")
+        small = (*small, "cross.split_layer=1", "cross.rounds=2", "cross.round_queries=8", "cross.valid_top=3")
+        options = [part for setting in small for part in ("--set", setting)]
+        folder = tmp_path / "run"
+        assert run("fit", tmp_path / "likes.tsv", "--set", "epochs=2", "--set", "dim=4", "--out", folder)[0] == 0
+        code, out, _ = run("fit", tmp_path / "likes.tsv", "--tiers", "kge,dual,cross", *options, "--out", folder)
+        assert code == 0
+        assert "tiers/kge is finished already" in "".join(out.split("\n"))
+        names = {
+            "dual": "dual-contrastive",
+            "kge,dual": "kge+dual-complex-contrastive",
+            "cross": "cross-listwise",
+            "": "kge+dual+cross-complex-contrastive-listwise",
+        }
+        for tiers, name in names.items():
+            asked = ("--tiers", tiers) if tiers else ()
+            code, out, err = run("evaluate", folder, *asked, "--split", "valid", "--top", "3")
+            assert (code, err) == (0, "")
+            saved = json.loads((folder / "results" / f"{name}.json").read_text())
+            assert saved["about"]
+        assert run("evaluate", folder, "--tiers", "kge")[0] == 0
+
     def test_two_runs_are_added_up(self, run, triples, tmp_path):
         for model in ("complex", "transe"):
             assert run("fit", triples, "--model", model, *self.QUICK, "--out", tmp_path / model)[0] == 0
         code, out, _ = run("evaluate", tmp_path / "complex", "--with", tmp_path / "transe", "--split", "valid")
         assert code == 0
-        assert "chosen on valid" in out
+        assert "alpha, the weight of kge against kge of the second run" in out
         assert (tmp_path / "complex" / "results" / "kge+kge-complex-transe.json").exists()
 
     @pytest.mark.parametrize(
@@ -160,7 +185,7 @@ class TestFit:
         [
             (["--model", "gpt"], "there is no model 'gpt'. Choose one of: rescal, transe, complex, rotate"),
             (["--preset", "slow"], "complex has no preset 'slow'"),
-            (["--tiers", "kge,colbert"], "there is no tier 'colbert'. Choose from: kge, dual"),
+            (["--tiers", "kge,colbert"], "there is no tier 'colbert'. Choose from: kge, dual, cross"),
             (["--tiers", "dual"], "friends has no texts"),
             (["--set", "dual.dim=3"], "is for the tier 'dual', but --tiers is kge"),
             (["--set", "dim"], "--set 'dim' has no value"),

@@ -1,6 +1,7 @@
 """Tiers, one after the other: each reweights what the ones before it said."""
 
-from cascader.cascade.blend import Alpha, blend
-from cascader.cascade.cascade import Cascade
+from cascader.cascade.blend import Alpha, blend, mask_known, rerank
+from cascader.cascade.cascade import Cascade, Tier
+from cascader.cascade.pruning import Pruner, TopK
 
-__all__ = ["Alpha", "Cascade", "blend"]
+__all__ = ["Alpha", "Cascade", "Pruner", "Tier", "TopK", "blend", "mask_known", "rerank"]

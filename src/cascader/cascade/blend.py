@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cascader.errors import SettingsError
-from cascader.graph import BoolArray, FloatArray
+from cascader.graph import BoolArray, Candidates, FloatArray, KnownAnswers, Queries
 
 
 @dataclass(frozen=True)
@@ -38,3 +38,31 @@ def blend(earlier: FloatArray, later: FloatArray, alpha: FloatArray) -> FloatArr
     """
     weights = alpha[:, None] if earlier.ndim > alpha.ndim else alpha
     return weights * earlier + (1 - weights) * later
+
+
+def mask_known(scores: FloatArray, queries: Queries, known: KnownAnswers | None) -> FloatArray:
+    """A copy of the scores, (queries, entities), in which known answers are -inf: they would only take up places."""
+    masked = scores.copy()
+    if known is not None:
+        answers = known.of(queries)
+        masked[answers.rows, answers.ids] = -np.inf
+    return masked
+
+
+def rerank(scores: FloatArray, candidates: Candidates, later: FloatArray, alpha: FloatArray) -> FloatArray:
+    """Blend the candidates that progressed, and lift them above all that was pruned (Eq. 2 of the paper).
+
+    `scores` is (queries, entities), `later` (candidates,), `alpha` (queries,). The pruned keep their order.
+
+    >>> kept = Candidates.from_lists([[0, 1]])
+    >>> rerank(np.array([[3.0, 2.0, 1.0]]), kept, np.array([0.0, 9.0]), np.array([0.5])).argsort().tolist()
+    [[2, 0, 1]]
+    """
+    rows, ids = candidates.rows, candidates.ids
+    blended = blend(scores[rows, ids], later, alpha[rows])
+    lowest = np.full(len(scores), np.inf, dtype=blended.dtype)
+    np.minimum.at(lowest, rows, blended)
+    lift = 1 + scores.max(axis=1)
+    reranked = scores.copy()
+    reranked[rows, ids] = blended - lowest[rows] + lift[rows]
+    return reranked

@@ -11,13 +11,14 @@ from cascader.cli.evaluations import SplitOption, say_evaluation
 from cascader.cli.graphs import EntityTable, NameOrPath, RelationTable, Seed, TestShare, Unseen, ValidShare, open_named
 from cascader.datasets import Split
 from cascader.errors import SettingsError
-from cascader.graph import KnowledgeGraph
+from cascader.graph import KnowledgeGraph, SplitName
 
 if TYPE_CHECKING:
     from cascader.models.embeddings.search import Search
+    from cascader.runs import Run
 
 ModelOption = Annotated[str, typer.Option("--model", help="rescal, transe, complex or rotate.")]
-TiersOption = Annotated[str, typer.Option("--tiers", help="Which tiers to train, by commas: kge, dual.")]
+TiersOption = Annotated[str, typer.Option("--tiers", help="Which tiers to train, by commas: kge, dual, cross.")]
 PresetOption = Annotated[str, typer.Option("--preset", help="quick (a minute or two) or best.")]
 MinutesOption = Annotated[float, typer.Option("--max-minutes", help="Stop training a tier after this long.")]
 TrialsOption = Annotated[
@@ -100,6 +101,7 @@ def evaluate(
         Path | None, typer.Option("--with", help="A second run: its first tier is added to this one's.")
     ] = None,
     split: SplitOption = "test",
+    top: Annotated[int, typer.Option("--top", help="How many candidates a cross encoder gets to read.")] = 100,
     out: Annotated[
         Path | None, typer.Option("--out", help="The folder for the results. [default: RUN/results]")
     ] = None,
@@ -111,33 +113,55 @@ def evaluate(
 
     Example: cascader evaluate runs/wordnet/complex-quick
     """
-    from cascader.cascade import Cascade
     from cascader.evaluation import evaluate as evaluate_scorer
     from cascader.runs import load_run
-    from cascader.tuning import tune_alpha
 
     loaded = load_run(run)
-    parts = {tier: loaded.tier(tier) for tier in (_tier_names(tiers) if tiers else loaded.tiers)}
     if beside is not None:
         second = load_run(beside)
         _check_same_graph(loaded.kg, second.kg)
         parts = {"kge": loaded.kge, "kge of the second run": second.kge}
-    (first_name, first), *others = parts.items()
-    scorer, about = first, first.about()
-    for tier, part in others:
-        alpha = tune_alpha(scorer, part, loaded.kg)
-        say(
-            f"alpha, the weight of {first_name} against {tier}, chosen on valid: {alpha.head:.2f} for heads, "
-            f"{alpha.tail:.2f} for tails."
-        )
-        scorer = Cascade(scorer).then(part, alpha=alpha)
-        about = {"first": about, "second": part.about(), "alpha": asdict(alpha)}
+    else:
+        parts = {tier: loaded.tier(tier) for tier in (_tier_names(tiers) if tiers else loaded.tiers)}
+    scorer, about = _added_up(loaded, parts, split, top)
+    first = next(iter(parts.values()))
     evaluation = evaluate_scorer(
         scorer, loaded.kg, split, name=name or _result_name(list(parts.values())), seed=first.recipe.seed, about=about
     )
     path = evaluation.save(out or run / "results")
     say_evaluation(evaluation)
     say(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
+
+
+def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> tuple[Any, dict[str, Any]]:
+    """The tiers as one scorer, and what there is to tell of it; valid chooses how much each counts."""
+    from cascader.cascade import Alpha, Cascade, TopK
+    from cascader.evaluation.protocol import known_splits
+    from cascader.graph import Queries
+    from cascader.models.language.sampling import sampled
+    from cascader.tuning import best_reranking, tune_alpha
+
+    kg, keep = run.kg, TopK(top)
+    is_alone = list(parts) == ["cross"]
+    if is_alone:  # it has nothing to read but what the first tier proposes
+        parts = {"kge": run.kge, **parts}
+    (before, first), *others = parts.items()
+    scorer, about = first, first.about()
+    known = kg.known(tuple(name for name in known_splits(split) if name != split))
+    for tier, part in others:
+        if tier != "cross":
+            alpha = tune_alpha(scorer, part, kg)
+            scorer = Cascade(scorer).then(part, alpha=alpha)
+        else:
+            queries = Queries.from_triples(sampled(kg.valid, part.recipe.valid_triples, part.recipe.seed))
+            alpha = Alpha(0.0, 0.0) if is_alone else best_reranking(scorer, part, kg, queries, keep).alpha
+            scorer = Cascade(scorer, known=known).then(part, alpha=alpha, keep=keep)
+        say(f"alpha, the weight of {before} against {tier}: {alpha.head:.2f} for heads, {alpha.tail:.2f} for tails.")
+        about = {"first": about, "second": part.about(), "alpha": asdict(alpha)}
+        if tier == "cross":
+            about["top"] = top
+        before = f"{before} + {tier}"
+    return scorer, about
 
 
 def _tier_names(tiers: str) -> list[str]:
@@ -160,14 +184,14 @@ def _preset(tier: str, model: str, preset: str, dataset: str) -> dict[str, Any]:
     return settings_of(model if tier == "kge" else tier, preset, dataset)
 
 
-def _model(tier: str, model: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - an Embedding or a DualEncoder
+def _model(tier: str, model: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - any tier's model
     if tier == "kge":
         from cascader.models.embeddings import EMBEDDINGS
 
         return EMBEDDINGS[model](**settings)
-    from cascader.models.language import DualEncoder
+    from cascader.models.language import CrossEncoder, DualEncoder
 
-    return DualEncoder(**settings)
+    return DualEncoder(**settings) if tier == "dual" else CrossEncoder(**settings)
 
 
 def _result_name(models: list[Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cascader.errors import SettingsError
 
-_LANGUAGE_TIERS = ("dual",)
+_LANGUAGE_TIERS = ("dual", "cross")
 
 
 @cache

@@ -1,5 +1,5 @@
 """What valid chooses: no model runs twice."""
 
-from cascader.tuning.alphas import tune_alpha
+from cascader.tuning.alphas import best_reranking, best_sum, tune_alpha
 
-__all__ = ["tune_alpha"]
+__all__ = ["best_reranking", "best_sum", "tune_alpha"]

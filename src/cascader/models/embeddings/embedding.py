@@ -12,7 +12,8 @@ from torch import Tensor
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
 from cascader.models.embeddings.recipe import Recipe
-from cascader.storage import read_json, write_json
+from cascader.models.keeping import read_model
+from cascader.storage import write_json
 from cascader.training import summary_of
 
 FORMAT = 1
@@ -151,22 +152,9 @@ def directed(queries: Queries, relation_count: int) -> np.ndarray[Any, np.dtype[
 
 def load_embedding(folder: str | Path, kg: KnowledgeGraph) -> Embedding:
     """Read an embedding back that `save` has written."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     from cascader.models.embeddings.formulas import EMBEDDINGS
 
-    folder = Path(folder)
-    saved = read_json(folder / "model.json")
-    if saved.get("format") != FORMAT or saved.get("model") not in EMBEDDINGS:
-        raise DataError(
-            f"{folder / 'model.json'} has format {saved.get('format')!r} and model {saved.get('model')!r}, expected "
-            f"format {FORMAT} and one of {', '.join(EMBEDDINGS)}. Was it written by another version of cascader?"
-        )
+    saved, tensors = read_model(Path(folder), EMBEDDINGS, FORMAT)
     model = EMBEDDINGS[saved["model"]](**saved["recipe"])
     model.history_ = saved["history"]
-    try:
-        tensors = load_file(folder / "model.safetensors")
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"cannot read {folder / 'model.safetensors'}: {error}. Fit again to write it anew.") from error
     return model.load_vectors(tensors, kg)

@@ -10,16 +10,18 @@ from torch import Tensor
 
 from cascader.errors import DataError, NotFittedError
 from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
-from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries, Triples
+from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
 from cascader.models.embeddings.embedding import directed
+from cascader.models.keeping import read_model
 from cascader.models.language.base_model import load_base_model
 from cascader.models.language.dual_training import DualTraining
 from cascader.models.language.readers import FixedReader, Reader, TextReader
 from cascader.models.language.recipes import DualRecipe
+from cascader.models.language.sampling import sampled
 from cascader.models.language.texts import GraphTexts
 from cascader.models.language.towers import TOWERS, Towers
 from cascader.scorer import Scorer
-from cascader.storage import atomic_file, read_json, write_json
+from cascader.storage import atomic_file, write_json
 from cascader.training import Schedule, summary_of, train
 from cascader.training.checkpoints import Checkpoint
 from cascader.tuning.alphas import best_sum
@@ -60,7 +62,7 @@ class DualEncoder:
         base = load_base_model(self.recipe.base)
         reader = TextReader(base, GraphTexts.of(kg, base, self.recipe.max_tokens), self.recipe.tuned_layers)
         self._build(base.width, kg)
-        queries = Queries.from_triples(_sampled(kg.valid, self.recipe.seed))
+        queries = Queries.from_triples(sampled(kg.valid, _VALID_TRIPLES, self.recipe.seed))
 
         def judge() -> float | None:
             """How good the towers are now, in the sum if there is one."""
@@ -187,29 +189,9 @@ class DualEncoder:
         return TextReader(self._base, texts, self.recipe.tuned_layers).eval()
 
 
-def _sampled(triples: Triples, seed: int) -> Triples:
-    """At most so many triples as a look at valid needs."""
-    if len(triples) <= _VALID_TRIPLES:
-        return triples
-    return triples[np.sort(np.random.default_rng(seed).choice(len(triples), _VALID_TRIPLES, replace=False))]
-
-
 def load_dual_encoder(folder: str | Path, kg: KnowledgeGraph) -> DualEncoder:
     """Read a dual encoder back that `save` has written."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    folder = Path(folder)
-    saved = read_json(folder / "model.json")
-    if saved.get("format") != FORMAT or saved.get("model") != DualEncoder.name:
-        raise DataError(
-            f"{folder / 'model.json'} has format {saved.get('format')!r} and model {saved.get('model')!r}, expected "
-            f"format {FORMAT} and {DualEncoder.name}. Was it written by another version of cascader?"
-        )
+    saved, tensors = read_model(Path(folder), DualEncoder.name, FORMAT)
     model = DualEncoder(**saved["recipe"])
     model.history_ = saved["history"]
-    try:
-        tensors = load_file(folder / "model.safetensors")
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"cannot read {folder / 'model.safetensors'}: {error}. Fit again to write it anew.") from error
-    return model.load_tensors(tensors, kg, folder)
+    return model.load_tensors(tensors, kg, Path(folder))

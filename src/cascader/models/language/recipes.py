@@ -53,3 +53,50 @@ class DualRecipe(Settings):
         "seed": (0, 2**31 - 1),
     }
     choices: ClassVar[dict[str, tuple[Any, ...]]] = {"objective": get_args(DualObjective)}
+
+
+CrossObjective = Literal["listwise", "kg-bert"]
+
+
+@dataclass(frozen=True)
+class CrossRecipe(Settings):
+    """All settings of a cross encoder; the defaults suit two CPU cores."""
+
+    base: str = DEFAULT_BASE  #: a pretrained model: the default one, a folder, or a model of the hub
+    objective: CrossObjective = "listwise"
+    max_tokens: int = 32  #: of an entity's text; the relation is never cut
+    split_layer: int = 3  #: so many layers read each text alone, once; those above see the pair and are trained
+    negatives: int = 3  #: of each query
+    random_negatives: int = 1  #: so many of them are any entities; the others come from the earlier tier's favourites
+    hard_pool: int = 50  #: how many favourites the hard negatives are drawn from
+    batch_size: int = 16  #: queries
+    learning_rate: float = 1e-4
+    weight_decay: float = 0.01
+    round_queries: int = 1024  #: queries of a round, after which a checkpoint can be written
+    rounds: int = 40
+    valid_every: int = 5  #: rounds between two looks at valid
+    patience: int = 3  #: looks without a gain before it stops
+    valid_triples: int = 200  #: of which both sides are reranked at a look
+    valid_top: int = 30  #: candidates of the earlier tier that are reranked at a look
+    tokens_at_once: int = 8192  #: of a batch that is scored
+    seed: int = 0
+
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {
+        "max_tokens": (1, 100_000),
+        "split_layer": (0, 1000),
+        "negatives": (1, 10_000),
+        "random_negatives": (0, 10_000),
+        "hard_pool": (0, 100_000),
+        "batch_size": (1, 1_000_000),
+        "learning_rate": (1e-9, 10),
+        "weight_decay": (0, 10),
+        "round_queries": (1, 10_000_000),
+        "rounds": (1, 1_000_000),
+        "valid_every": (1, 1_000_000),
+        "patience": (1, 1_000_000),
+        "valid_triples": (1, 10_000_000),
+        "valid_top": (1, 1_000_000),
+        "tokens_at_once": (1, 100_000_000),
+        "seed": (0, 2**31 - 1),
+    }
+    choices: ClassVar[dict[str, tuple[Any, ...]]] = {"objective": get_args(CrossObjective)}

@@ -1,0 +1,30 @@
+"""A model's folder: `model.json` says what it is, `model.safetensors` holds what it has learnt."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from cascader.errors import DataError
+from cascader.storage import read_json
+
+
+def read_model(
+    folder: Path, names: str | Collection[str], expected_format: int
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read both files, after a look at whether they are of this kind and version."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    known = [names] if isinstance(names, str) else list(names)
+    saved = read_json(folder / "model.json")
+    if saved.get("format") != expected_format or saved.get("model") not in known:
+        raise DataError(
+            f"{folder / 'model.json'} has format {saved.get('format')!r} and model {saved.get('model')!r}, expected "
+            f"format {expected_format} and one of {', '.join(known)}. Was it written by another version of cascader?"
+        )
+    try:
+        return saved, load_file(folder / "model.safetensors")
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"cannot read {folder / 'model.safetensors'}: {error}. Fit again to write it anew.") from error

@@ -1,0 +1,154 @@
+"""Tier 3: a cross encoder. It reads the question and a candidate together, and only those candidates that are left."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cascader.cascade.pruning import TopK
+from cascader.errors import DataError, NotFittedError
+from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
+from cascader.models.keeping import read_model
+from cascader.models.language.base_model import BaseModel, load_base_model
+from cascader.models.language.batching import token_batches
+from cascader.models.language.cross_training import CrossTraining, PairHead
+from cascader.models.language.pairs import PairReader, Pairs
+from cascader.models.language.recipes import CrossRecipe
+from cascader.models.language.sampling import sampled
+from cascader.models.language.texts import GraphTexts
+from cascader.progress import progress
+from cascader.scorer import Scorer
+from cascader.storage import atomic_file, write_json
+from cascader.training import Schedule, summary_of, train
+from cascader.training.checkpoints import Checkpoint
+from cascader.tuning.alphas import best_reranking
+
+FORMAT = 1
+
+
+class CrossEncoder:
+    """Scores an answer by reading it together with the question.
+
+    The settings are those of `CrossRecipe`. `fit(kg, earlier=kge)` learns to tell golds from what the earlier tiers
+    like best, and stops when reranking their top no longer gains on valid.
+    """
+
+    name = "cross"
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of CrossRecipe, by name
+        self.recipe = CrossRecipe.of(settings)
+        self.history_: dict[str, Any] = {}
+        self.pairs_scored = 0  #: how many pairs it has read so far, each distinct pair of a call once
+
+    # Learning.
+
+    def fit(
+        self,
+        kg: KnowledgeGraph,
+        folder: str | Path | None = None,
+        max_minutes: float = np.inf,
+        earlier: Scorer | None = None,
+    ) -> "CrossEncoder":
+        """Train on the graph's texts; with a `folder`, interrupted training goes on there where it stopped."""
+        if len(kg.train) == 0:
+            raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
+        self._build(load_base_model(self.recipe.base), kg)
+        queries = Queries.from_triples(sampled(kg.valid, self.recipe.valid_triples, self.recipe.seed))
+
+        def judge() -> float | None:
+            """How well the top of the earlier tier is reranked now."""
+            if len(queries) == 0 or earlier is None:
+                return None
+            return best_reranking(earlier, self, kg, queries, TopK(self.recipe.valid_top)).mrr
+
+        training = CrossTraining(self._reader, self._head, self.recipe, kg, earlier, judge)
+        schedule = Schedule(self.recipe.rounds, self.recipe.valid_every, self.recipe.patience, max_minutes)
+        self.history_ = train(training, schedule, self._checkpoint(kg, folder, earlier)).as_dict()
+        self._reader.eval()
+        self._head.eval()
+        return self
+
+    def _build(self, base: BaseModel, kg: KnowledgeGraph) -> None:
+        self._base, self._relation_count, self._entity_count = base, len(kg.relations), len(kg.entities)
+        texts = GraphTexts.of(kg, base, self.recipe.max_tokens)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.recipe.seed)
+            self._head = PairHead(base.width, len(kg.relations))
+        self._reader = PairReader(base, texts, self.recipe.split_layer)
+
+    def _checkpoint(self, kg: KnowledgeGraph, folder: str | Path | None, earlier: Scorer | None) -> Checkpoint | None:
+        if folder is None:
+            return None
+        settings = {k: v for k, v in self.recipe.as_dict().items() if k not in ("rounds", "patience")}
+        identity = {"model": self.name, "data hash": kg.data_hash, "to rerank": earlier is not None, **settings}
+        return Checkpoint(Path(folder) / "checkpoint.safetensors", identity)
+
+    # Scoring.
+
+    def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
+        """Score the candidates of each query, identical pairs once, texts of like length together; (candidates,)."""
+        if not hasattr(self, "_reader"):
+            raise NotFittedError("the cross encoder has not been fitted. Call fit(kg), or load it from a folder.")
+        pairs, place_of = Pairs.of(queries, candidates, self._relation_count).distinct()
+        scores = torch.empty(len(pairs))
+        with torch.inference_mode(), progress("reading pairs", total=len(pairs), unit="pairs") as advance:
+            for places in token_batches(self._reader.lengths(pairs), self.recipe.tokens_at_once):
+                scores[torch.from_numpy(places)] = self._head(self._reader(pairs[places]))
+                advance(len(places))
+        self.pairs_scored += len(pairs)
+        return scores.numpy()[place_of]
+
+    def score_all(self, queries: Queries) -> FloatArray:
+        """Score every entity; shape (queries, entities). On all but small graphs this takes very long."""
+        count = len(queries)
+        offsets = np.arange(count + 1) * self._entity_count if hasattr(self, "_entity_count") else np.zeros(count + 1)
+        everyone = np.tile(np.arange(offsets[-1] // max(count, 1), dtype=np.int32), count)
+        return self.score(queries, Candidates(offsets.astype(np.int64), everyone)).reshape(count, -1)
+
+    # Keeping.
+
+    def about(self) -> dict[str, Any]:
+        """What there is to tell beside a figure: settings, and how the training went."""
+        return {"model": self.name, "recipe": self.recipe.as_dict(), "training": summary_of(self.history_)}
+
+    def save(self, folder: str | Path) -> None:
+        """Write the language model in transformers' layout, then `model.safetensors`, then `model.json`."""
+        from safetensors.torch import save_file
+
+        folder = Path(folder)
+        self._base.save(folder / "encoder")
+        tensors = {f"head/{name}": tensor for name, tensor in self._head.state_dict().items()}
+        tensors["parts"] = self._reader.parts.detach()
+        with atomic_file(folder / "model.safetensors") as temporary:
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
+        saved = {"format": FORMAT, "model": self.name, "recipe": self.recipe.as_dict(), "history": self.history_}
+        write_json(folder / "model.json", saved)
+
+    def load_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> "CrossEncoder":
+        """Take what was learnt before, after a look at its shapes."""
+        relations = len(tensors["head/relation_classifier.bias"])
+        if relations != 2 * len(kg.relations):
+            raise DataError(
+                f"this cross encoder knows {relations // 2:,} relations, but {kg.name} has {len(kg.relations):,}. "
+                "It was trained on another graph."
+            )
+        self._build(load_base_model(str(folder / "encoder")), kg)
+        prefix = "head/"
+        learnt = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+        self._head.load_state_dict(learnt)
+        with torch.no_grad():
+            self._reader.parts.copy_(tensors["parts"])
+        self._reader.eval()
+        self._head.eval()
+        return self
+
+
+def load_cross_encoder(folder: str | Path, kg: KnowledgeGraph) -> CrossEncoder:
+    """Read a cross encoder back that `save` has written."""
+    saved, tensors = read_model(Path(folder), CrossEncoder.name, FORMAT)
+    model = CrossEncoder(**saved["recipe"])
+    model.history_ = saved["history"]
+    return model.load_tensors(tensors, kg, Path(folder))

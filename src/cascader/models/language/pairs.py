@@ -1,0 +1,109 @@
+"""Read a question and a candidate together: the relation, the anchor and the candidate, as one input."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cascader.graph import Candidates, IntArray, Queries
+from cascader.models.embeddings.embedding import directed
+from cascader.models.language.base_model import BaseModel
+from cascader.models.language.reading import LowerLayers, States, join, run_layers
+from cascader.models.language.texts import GraphTexts
+
+_PARTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Questions with one candidate each."""
+
+    relations: IntArray  # (pairs,) those asked backwards behind the others
+    anchors: IntArray  # (pairs,)
+    candidates: IntArray  # (pairs,)
+
+    @classmethod
+    def of(cls, queries: Queries, candidates: Candidates, relation_count: int) -> "Pairs":
+        """Every query with each of its candidates, in their order."""
+        rows = candidates.rows
+        return cls(directed(queries, relation_count)[rows], queries.anchors[rows], candidates.ids)
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def __getitem__(self, places: IntArray) -> "Pairs":
+        return Pairs(self.relations[places], self.anchors[places], self.candidates[places])
+
+    def distinct(self) -> tuple["Pairs", IntArray]:
+        """Each pair once, and for each pair its place among those."""
+        keys = np.stack([self.relations, self.anchors, self.candidates])
+        found, place_of = np.unique(keys, axis=1, return_inverse=True)
+        return Pairs(*found), place_of.reshape(-1)
+
+
+class PairReader(nn.Module):
+    """Reads pairs with a language model that is split at a layer.
+
+    Below the split, each relation and entity is read alone, once. Above it, the three parts are joined, each token
+    marked with the part it belongs to. Split at 0 the input is one text, "[CLS] relation | anchor [SEP] candidate
+    [SEP]", as any cross encoder reads it.
+    """
+
+    def __init__(self, base: BaseModel, texts: GraphTexts, split: int) -> None:
+        super().__init__()
+        lower = LowerLayers(base, split)
+        self._base, self._texts, self._split = base, texts, split
+        self.upper = base.layers[split:]
+        for parameter in base.encoder.parameters():
+            parameter.requires_grad_(False)
+        for parameter in self.upper.parameters():
+            parameter.requires_grad_(True)
+        self.parts = nn.Parameter(torch.zeros(_PARTS, base.width), requires_grad=split > 0)
+        self._states: tuple[States, States] | None = None
+        if split:
+            self._states = lower.read(texts.relations), lower.read(texts.entities, "reading texts, lower layers")
+
+    def lengths(self, pairs: Pairs) -> IntArray:
+        """How many tokens each pair has; shape (pairs,)."""
+        marks = 2 * _PARTS if self._split else _PARTS + 1
+        relations, entities = self._texts.relations.counts, self._texts.entities.counts
+        return relations[pairs.relations] + entities[pairs.anchors] + entities[pairs.candidates] + marks
+
+    def forward(self, pairs: Pairs) -> Tensor:
+        """The state of the first token, which has seen all others; shape (pairs, width)."""
+        states, mask = self.lower(pairs)
+        return run_layers(self.upper, states, mask)[:, 0]
+
+    def lower(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """What the upper layers read, (pairs, tokens, width), and the mask of the tokens."""
+        if self._states is None:
+            return self._embedded(pairs)
+        relations, entities = self._states
+        states, mask, numbers = join(
+            [(relations, pairs.relations), (entities, pairs.anchors), (entities, pairs.candidates)]
+        )
+        return states + self.parts[numbers], mask
+
+    def _embedded(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        tokens, types, mask = self.tokens(pairs)
+        with torch.no_grad():
+            return self._base.embed(tokens, types), mask
+
+    def tokens(self, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
+        """Token ids, types (0 for the question, 1 for the candidate) and mask of whole inputs, (pairs, tokens)."""
+        tokenizer = self._base.tokenizer
+        begin, end = tokenizer.cls_token_id, tokenizer.sep_token_id
+        (bar,) = tokenizer("|", add_special_tokens=False)["input_ids"]
+        longest = int(self.lengths(pairs).max(initial=0))
+        tokens = np.full((len(pairs), longest), tokenizer.pad_token_id, dtype=np.int64)
+        types, mask = np.zeros_like(tokens), np.zeros(tokens.shape, dtype=bool)
+        for row in range(len(pairs)):
+            relation = self._texts.relations[pairs.relations[row]]
+            anchor, candidate = (self._texts.entities[ids[row]] for ids in (pairs.anchors, pairs.candidates))
+            question = [begin, *relation, bar, *anchor, end]
+            ids = [*question, *candidate, end]
+            tokens[row, : len(ids)] = ids
+            types[row, len(question) : len(ids)] = 1
+            mask[row, : len(ids)] = True
+        return torch.from_numpy(tokens), torch.from_numpy(types), torch.from_numpy(mask)

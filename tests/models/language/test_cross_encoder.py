@@ -1,0 +1,134 @@
+"""The cross encoder: both objectives, split anywhere, resuming, keeping, and only what it is asked for is read."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from cascader.cascade import Cascade, TopK
+from cascader.errors import DataError, NotFittedError, SettingsError
+from cascader.graph import Candidates, KnowledgeGraph, Queries
+from cascader.models import Frequency
+from cascader.models.language import CrossEncoder, load_cross_encoder
+from tests.contracts import ScorerContract
+from tests.models.embeddings.test_fitting import line
+
+KINDS = {
+    "listwise, split in the middle": {"split_layer": 1},
+    "listwise, a whole cross encoder": {"split_layer": 0},
+    "kg-bert": {"objective": "kg-bert", "split_layer": 0, "negatives": 2},
+}
+
+
+@pytest.fixture(params=KINDS, ids=list(KINDS))
+def kind(request, tiny_model):
+    small = {"rounds": 2, "round_queries": 8, "batch_size": 4, "valid_every": 1, "valid_top": 3, "hard_pool": 4}
+    return {"base": tiny_model, **small, **KINDS[request.param]}
+
+
+class TestAsAScorer(ScorerContract):
+    # How a pair is padded depends on its neighbours.
+    close: ClassVar[dict[str, float]] = {"rtol": 1e-4, "atol": 1e-5}
+
+    @pytest.fixture(autouse=True)
+    def _settings(self, kind):
+        self.kind = kind
+
+    def make(self, kg):
+        return CrossEncoder(**self.kind).fit(kg, earlier=Frequency().fit(kg))
+
+
+@pytest.mark.parametrize("settings", [{"split_layer": 1}, {"split_layer": 0}, {"objective": "kg-bert"}])
+def test_it_learns_which_texts_can_be_answers(tiny_model, settings):
+    rows = [(f"abc {a}", "likes", f"xyz {b}") for a in "abcdefgh" for b in "uvw"]
+    kg = KnowledgeGraph.from_triples(rows, name="likes")
+    sizes = {"rounds": 12, "round_queries": 64, "learning_rate": 2e-3, **{"split_layer": 0, **settings}}
+    model = CrossEncoder(base=tiny_model, **sizes).fit(kg)
+    assert model.history_["losses"][-1] < 0.6 * model.history_["losses"][0]
+    scores = model.score_all(kg.query("abc a", "likes"))[0]
+    is_answer = np.array([entity.id.startswith("xyz") for entity in kg.entities])
+    assert scores[is_answer].min() > scores[~is_answer].max()
+
+
+def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(toy, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("cascader.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    earlier = Frequency().fit(toy)
+    long = {**kind, "patience": 99}
+    whole = CrossEncoder(**{**long, "rounds": 6}).fit(toy, earlier=earlier)
+    CrossEncoder(**{**long, "rounds": 3}).fit(toy, tmp_path, earlier=earlier)
+    resumed = CrossEncoder(**{**long, "rounds": 6}).fit(toy, tmp_path, earlier=earlier)
+    assert whole.history_["losses"] == resumed.history_["losses"]
+    ours, theirs = (model._head.state_dict() | model._reader.upper.state_dict() for model in (whole, resumed))
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+def test_saved_and_loaded_it_scores_the_same(toy, kind, tmp_path):
+    model = CrossEncoder(**kind).fit(toy)
+    model.save(tmp_path)
+    queries = Queries.from_triples(toy.triples())
+    loaded = load_cross_encoder(tmp_path, toy)
+    np.testing.assert_allclose(loaded.score_all(queries), model.score_all(queries), rtol=1e-4, atol=1e-5)
+
+
+def test_in_a_cascade_only_what_survives_is_read_and_identical_pairs_once(toy, tiny_model):
+    model = CrossEncoder(base=tiny_model, rounds=1, round_queries=8, split_layer=1).fit(toy)
+    first, known = Frequency().fit(toy), toy.known(("train",))
+    queries = Queries.from_triples(toy.triples())
+    cascade = Cascade(first, known=known).then(model, alpha=0.0, keep=TopK(3))
+    scores = cascade.score_all(queries)
+    questions = queries.questions()[0]
+    assert 0 < model.pairs_scored <= 3 * len(questions)
+    masked = first.score_all(queries)
+    answers = known.of(queries)
+    masked[answers.rows, answers.ids] = -np.inf
+    kept = TopK(3).keep(queries, masked)
+    assert not any(np.isin(kept[i], answers[i]).any() for i in range(len(queries)))
+    for row in range(len(queries)):
+        pruned = np.setdiff1d(np.arange(len(toy.entities)), kept[row])
+        assert scores[row][kept[row]].min() > scores[row][pruned].max()
+        order = kept[row][np.argsort(-scores[row][kept[row]], kind="stable")]
+        alone = model.score(queries[row : row + 1], Candidates.from_lists([order.tolist()]))
+        assert (np.diff(alone) <= 1e-5).all()
+
+
+def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_path):
+    """Split at 0, the input is what sentence-transformers gives a cross encoder, and the head is BERT's own."""
+    from transformers import AutoModel, AutoTokenizer
+
+    from cascader.models.language.texts import phrase_of, text_of
+
+    model = CrossEncoder(base=tiny_model, rounds=1, round_queries=8, split_layer=0).fit(toy)
+    model.save(tmp_path)
+    query = Queries.from_triples(toy.train)[:1]
+    ours = model.score(query, Candidates.from_lists([[2]]))
+    tokenizer, encoder = (kind.from_pretrained(tmp_path / "encoder") for kind in (AutoTokenizer, AutoModel))
+    question = f"{phrase_of(toy.relations[query.relations[0]].name, True)} | {text_of(toy.entities[query.anchors[0]])}"
+    first, second = (
+        tokenizer(text, add_special_tokens=False)["input_ids"] for text in (question, text_of(toy.entities[2]))
+    )
+    ids = [tokenizer.cls_token_id, *first, tokenizer.sep_token_id, *second, tokenizer.sep_token_id]
+    types = [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    with torch.inference_mode():
+        state = encoder(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types])).last_hidden_state[:, 0]
+        theirs = model._head(state)
+    np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-4, atol=1e-5)
+
+
+class TestBadInput:
+    def test_an_unknown_objective(self):
+        with pytest.raises(SettingsError, match="objective is 'pointwise', expected one of: listwise, kg-bert"):
+            CrossEncoder(objective="pointwise")
+
+    def test_a_layer_that_there_is_not(self, toy, tiny_model):
+        with pytest.raises(SettingsError, match="has 2 layers. Choose from 0 to 2"):
+            CrossEncoder(base=tiny_model, split_layer=3).fit(toy)
+
+    def test_asked_before_it_is_fitted(self, toy):
+        with pytest.raises(NotFittedError, match=r"has not been fitted. Call fit\(kg\)"):
+            CrossEncoder().score(Queries.from_triples(toy.train), Candidates.from_lists([[0]] * 2 * len(toy.train)))
+
+    def test_one_of_another_graph(self, toy, tiny_model, tmp_path):
+        CrossEncoder(base=tiny_model, rounds=1, round_queries=4, split_layer=1).fit(toy).save(tmp_path)
+        with pytest.raises(DataError, match="It was trained on another graph"):
+            load_cross_encoder(tmp_path, line())
