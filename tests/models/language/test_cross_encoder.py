@@ -115,6 +115,36 @@ def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_
     np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-4, atol=1e-5)
 
 
+class TestPrecision:
+    SMALL: ClassVar[dict[str, object]] = {"rounds": 1, "round_queries": 8, "split_layer": 1, "valid_top": 4}
+
+    def test_eight_bits_are_used_where_valid_sees_no_difference(self, toy, tiny_model, tmp_path):
+        earlier = Frequency().fit(toy)
+        model = CrossEncoder(base=tiny_model, precision="int8", **self.SMALL).fit(toy, earlier=earlier)
+        seen = model.history_["int8"]
+        assert seen["is_used"] == (abs(seen["float32_mrr"] - seen["int8_mrr"]) < 0.002)
+        whole = CrossEncoder(base=tiny_model, **self.SMALL).fit(toy, earlier=earlier)
+        queries = Queries.from_triples(toy.train)
+        rough, exact = model.score_all(queries), whole.score_all(queries)
+        assert np.corrcoef(rough.ravel(), exact.ravel())[0, 1] > 0.95
+        model.save(tmp_path)
+        assert (tmp_path / "int8.onnx").exists() == seen["is_used"]
+        np.testing.assert_allclose(load_cross_encoder(tmp_path, toy).score_all(queries), rough, rtol=0.1, atol=0.1)
+
+    def test_eight_bits_are_not_used_where_nothing_can_be_checked(self, toy, tiny_model):
+        model = CrossEncoder(base=tiny_model, precision="int8", **self.SMALL).fit(toy)
+        assert model.history_["int8"] == {"float32_mrr": None, "int8_mrr": None, "is_used": False}
+
+    def test_bfloat16_is_tried_in_a_child_and_never_kills_us(self, toy, tiny_model, monkeypatch):
+        from cascader.models.language import precision
+
+        precision.has_bfloat16.cache_clear()
+        assert precision.has_bfloat16() in (True, False)
+        monkeypatch.setattr(precision, "has_bfloat16", lambda: False)
+        with pytest.raises(SettingsError, match="bfloat16 products do not work on this processor"):
+            CrossEncoder(base=tiny_model, precision="bfloat16", **self.SMALL).fit(toy)
+
+
 class TestBadInput:
     def test_an_unknown_objective(self):
         with pytest.raises(SettingsError, match="objective is 'pointwise', expected one of: listwise, kg-bert"):

@@ -83,9 +83,8 @@ class LowerLayers(nn.Module):
 
 def run_layers(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
     """Let the layers read `states`, (texts, tokens, width); `mask` is True where there is a token."""
-    attended = None if bool(mask.all()) else mask[:, None, None, :]
     for layer in layers:
-        states = layer(states, attention_mask=attended)
+        states = layer(states, attention_mask=mask[:, None, None, :])
     return states
 
 

@@ -56,6 +56,7 @@ class DualRecipe(Settings):
 
 
 CrossObjective = Literal["listwise", "kg-bert"]
+Precision = Literal["float32", "bfloat16", "int8"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class CrossRecipe(Settings):
     valid_triples: int = 200  #: of which both sides are reranked at a look
     valid_top: int = 30  #: candidates of the earlier tier that are reranked at a look
     tokens_at_once: int = 8192  #: of a batch that is scored
+    precision: Precision = "float32"  #: when scoring; int8 only where a check on valid finds next to no difference
     seed: int = 0
 
     ranges: ClassVar[dict[str, tuple[float, float]]] = {
@@ -99,4 +101,7 @@ class CrossRecipe(Settings):
         "tokens_at_once": (1, 100_000_000),
         "seed": (0, 2**31 - 1),
     }
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {"objective": get_args(CrossObjective)}
+    choices: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "objective": get_args(CrossObjective),
+        "precision": get_args(Precision),
+    }
