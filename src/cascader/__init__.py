@@ -14,19 +14,20 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from cascader.cascade import Alpha, Cascade
+    from cascader.cascade import Alpha, Cascade, TopK
     from cascader.datasets import Split, load_dataset, open_graph, read_graph, write_graph
     from cascader.errors import CascaderError, DataError, MissingExtraError, StorageError, UnknownNameError
     from cascader.evaluation import Comparison, Evaluation, Metrics, compare, evaluate
     from cascader.graph import Candidates, Entity, KnowledgeGraph, KnownAnswers, Queries, Relation, Side
     from cascader.models import Frequency
     from cascader.models.embeddings import RESCAL, ComplEx, RotatE, TransE
+    from cascader.models.language import CrossEncoder, DualEncoder
     from cascader.runs import Run, load_run
     from cascader.scorer import Scorer
     from cascader.tuning import tune_alpha
 
 _HOMES = {
-    "cascader.cascade": ("Alpha", "Cascade"),
+    "cascader.cascade": ("Alpha", "Cascade", "TopK"),
     "cascader.datasets": ("Split", "load_dataset", "open_graph", "read_graph", "write_graph"),
     "cascader.errors": (
         "CascaderError",
@@ -47,6 +48,7 @@ _HOMES = {
     ),
     "cascader.models": ("Frequency",),
     "cascader.models.embeddings": ("RESCAL", "ComplEx", "RotatE", "TransE"),
+    "cascader.models.language": ("CrossEncoder", "DualEncoder"),
     "cascader.runs": ("Run", "load_run"),
     "cascader.scorer": ("Scorer",),
     "cascader.tuning": ("tune_alpha",),
@@ -61,7 +63,9 @@ __all__ = [
     "CascaderError",
     "Comparison",
     "ComplEx",
+    "CrossEncoder",
     "DataError",
+    "DualEncoder",
     "Entity",
     "Evaluation",
     "Frequency",
@@ -77,6 +81,7 @@ __all__ = [
     "Side",
     "Split",
     "StorageError",
+    "TopK",
     "TransE",
     "UnknownNameError",
     "__version__",

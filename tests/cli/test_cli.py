@@ -171,6 +171,9 @@ class TestFit:
             saved = json.loads((folder / "results" / f"{name}.json").read_text())
             assert saved["about"]
         assert run("evaluate", folder, "--tiers", "kge")[0] == 0
+        code, out, _ = run("describe", folder)
+        assert code == 0
+        assert all(word in out for word in ("kge", "contrastive", "listwise", "parameters", "MB"))
 
     def test_two_runs_are_added_up(self, run, triples, tmp_path):
         for model in ("complex", "transe"):

@@ -123,6 +123,11 @@ class Embedding(ABC):
         saved = {"format": FORMAT, "model": self.name, "recipe": self.recipe.as_dict(), "history": self.history_}
         write_json(Path(folder) / "model.json", saved)
 
+    @property
+    def parameter_count(self) -> int:
+        """How many numbers were learnt."""
+        return self.entities_.numel() + self.relations_.numel()
+
     def about(self) -> dict[str, Any]:
         """What there is to tell beside a figure: settings, and how the training went."""
         return {"model": self.name, "recipe": self.recipe.as_dict(), "training": summary_of(self.history_)}

@@ -134,6 +134,12 @@ class CrossEncoder:
 
     # Keeping.
 
+    @property
+    def parameter_count(self) -> int:
+        """How many numbers it consists of, the language model's among them."""
+        modules = self._base.encoder, self._head
+        return sum(parameter.numel() for module in modules for parameter in module.parameters())
+
     def about(self) -> dict[str, Any]:
         """What there is to tell beside a figure: settings, and how the training went."""
         return {"model": self.name, "recipe": self.recipe.as_dict(), "training": summary_of(self.history_)}

@@ -138,6 +138,14 @@ class DualEncoder:
 
     # Keeping.
 
+    @property
+    def parameter_count(self) -> int:
+        """How many numbers it consists of, the language model's among them."""
+        if not isinstance(self._reader, FixedReader):
+            raise NotFittedError("the dual encoder is still being trained.")
+        of_model = sum(parameter.numel() for parameter in self._reader.model.base.encoder.parameters())
+        return of_model + sum(parameter.numel() for parameter in self._towers.parameters())
+
     def about(self) -> dict[str, Any]:
         """What there is to tell beside a figure: settings, and how the training went."""
         return {"model": self.name, "recipe": self.recipe.as_dict(), "training": summary_of(self.history_)}

@@ -42,7 +42,7 @@ class TextReader(nn.Module):
     def __init__(self, base: BaseModel, texts: GraphTexts, tuned_layers: int) -> None:
         super().__init__()
         split = base.layer_count - tuned_layers
-        self._base, self._lower = base, LowerLayers(base, split)
+        self.base, self._lower = base, LowerLayers(base, split)
         self.upper = base.layers[split:]
         for parameter in base.encoder.parameters():
             parameter.requires_grad_(False)
@@ -84,12 +84,12 @@ class TextReader(nn.Module):
     def _read(self, tokens: Tokens) -> States:
         if len(self.upper):
             return self._lower.read(tokens)
-        path = cache_folder() / "vectors" / f"{self._base.fingerprint()[:16]}.safetensors"
+        path = cache_folder() / "vectors" / f"{self.base.fingerprint()[:16]}.safetensors"
 
         def read(places: IntArray) -> Tensor:
             return self._lower.read(tokens.take(places)).means()
 
-        vectors = VectorStore(path, self._base.width).fetch(tokens.keys("mean"), read)
+        vectors = VectorStore(path, self.base.width).fetch(tokens.keys("mean"), read)
         return States(np.arange(len(tokens) + 1), vectors)
 
 
