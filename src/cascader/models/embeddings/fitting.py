@@ -135,7 +135,9 @@ class Training:
         anchors = self._entities(batch.anchors)
         relations = embedding(batch.relations, model.relations_)
         golds = self._entities(batch.golds)
-        expected = model.translate(self._dropped(anchors, generator), self._dropped(relations, generator))
+        expected = model.translate(
+            _dropped(anchors, recipe.dropout, generator), _dropped(relations, recipe.relation_dropout, generator)
+        )
         if recipe.loss == "negative-sampling":
             loss = self._sampled_loss(batch, expected, golds, generator)
         else:
@@ -179,12 +181,6 @@ class Training:
             recipe.adversarial_temperature,
         )
 
-    def _dropped(self, vectors: Tensor, generator: torch.Generator) -> Tensor:
-        if not self._recipe.dropout:
-            return vectors
-        kept = torch.rand(vectors.shape, generator=generator) >= self._recipe.dropout
-        return vectors * kept / (1 - self._recipe.dropout)
-
     def _penalty(self, used: Tensor) -> Tensor:
         """Keep what a batch uses small, the frequent more often (Lacroix et al., 2018); shape (vectors,)."""
         power = 3.0 if self._recipe.regulariser == "n3" else self._recipe.regulariser_power
@@ -212,3 +208,11 @@ class Training:
             self._model.relations_.copy_(weights["relations"])
         if optimiser_state:
             restore_memory(self._optimiser, optimiser_state)
+
+
+def _dropped(vectors: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Set a share of the coordinates to nought, and make up for it in the others."""
+    if not share:
+        return vectors
+    kept = torch.rand(vectors.shape, generator=generator) >= share
+    return vectors * kept / (1 - share)

@@ -29,7 +29,8 @@ class Recipe(Settings):
     regulariser_weight: float = 0.05
     regulariser_power: float = 2.0  #: p of the Lp regulariser
     relation_weight: float = 0.0  #: of predicting the relation from both entities (Chen et al., 2021)
-    dropout: float = 0.0  #: of the anchor's and the relation's coordinates
+    dropout: float = 0.0  #: of the anchor's coordinates
+    relation_dropout: float = 0.0  #: of the relation's coordinates
     initial_scale: float = 1e-3  #: standard deviation of the first weights
     valid_every: int = 3  #: epochs between two looks at valid
     patience: int = 4  #: looks without a gain before it stops
@@ -48,6 +49,7 @@ class Recipe(Settings):
         "regulariser_power": (1, 10),
         "relation_weight": (0, 1e6),
         "dropout": (0, 0.99),
+        "relation_dropout": (0, 0.99),
         "initial_scale": (1e-9, 1e3),
         "valid_every": (1, 1_000_000),
         "patience": (1, 1_000_000),
