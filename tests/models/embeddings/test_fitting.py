@@ -15,6 +15,7 @@ from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph
 from cascader.models import Frequency
 from cascader.models.embeddings import EMBEDDINGS, ComplEx, RotatE, TransE, load_embedding, preset
+from cascader.models.embeddings.fitting import Training
 
 
 def line(size=20):
@@ -49,6 +50,23 @@ def test_every_model_and_loss_learns_train_by_heart(model, settings):
     )
     assert evaluate(fitted, asked).mrr > 2 * evaluate(Frequency().fit(kg), asked).mrr
     assert fitted.history_["losses"][-1] < fitted.history_["losses"][0]
+
+
+def test_rows_of_one_answer_give_the_loss_of_shared_rows():
+    settings = {"dim": 4, "epochs": 1, "batch_size": 1000, "relation_weight": 0.5}
+    shared = ComplEx(**settings).fit(line())
+    apart = ComplEx(answers_a_row=1, **settings).fit(line())
+    torch.testing.assert_close(apart.entities_, shared.entities_)
+
+
+def test_rows_of_one_answer_are_more_steps():
+    settings = {"dim": 4, "epochs": 1, "batch_size": 5}
+    facts = KnowledgeGraph.from_triples([("a", "likes", f"b{i}") for i in range(20)])
+    steps = {
+        at_most: sum(1 for _ in Training(ComplEx(answers_a_row=at_most, **settings), facts)._batches(1))
+        for at_most in (1, 10, 100)
+    }
+    assert steps == {1: 8, 10: 5, 100: 5}  # 20 heads' questions, and one of twenty tails
 
 
 def test_a_sample_of_all_entities_is_all_entities():

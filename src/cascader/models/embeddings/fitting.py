@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, embedding
 
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation import evaluate
-from cascader.graph import KnowledgeGraph, KnownAnswers, Queries
+from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.embeddings.embedding import Embedding, directed
 from cascader.training import Schedule, train
 from cascader.training.checkpoints import Checkpoint
@@ -83,20 +83,13 @@ class Training:
         kind = torch.optim.Adagrad if recipe.optimiser == "adagrad" else torch.optim.Adam
         self._optimiser: torch.optim.Optimizer = kind(parameters, lr=recipe.learning_rate)
         self._known = KnownAnswers(kg.train, len(kg.entities), len(kg.relations))
-        queries = Queries.from_triples(kg.train)
-        # All answers of a question share its row of scores: the same loss as a row an answer, for far fewer products.
-        self._queries = queries if recipe.loss == "negative-sampling" else queries.questions()[0]
-        self._answers_a_question = len(queries) / len(self._queries)
-
-    @property
-    def question_count(self) -> int:
-        """How many questions an epoch asks."""
-        return len(self._queries)
+        self._facts = Queries.from_triples(kg.train)
+        self._question_of = self._facts.questions()[1]
 
     def train_epoch(self, epoch: int) -> float:
-        """Train on every question once, and return the mean loss."""
+        """Train on every fact once from each side, and return the mean loss."""
         generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + epoch)
-        total = 0.0
+        total, row_count = 0.0, 0
         for batch in self._batches(epoch):
             self._optimiser.zero_grad()
             loss = self._loss(batch, generator)
@@ -105,30 +98,52 @@ class Training:
             with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
                 self._optimiser.step()
             total += loss.item() * len(batch.queries)
+            row_count += len(batch.queries)
             if not np.isfinite(total):
                 break  # no use to go on: the loop says so
-        return total / len(self._queries)
+        return total / row_count
 
     def _batches(self, epoch: int) -> Iterator[_Batch]:
-        order = np.random.default_rng([self._recipe.seed, epoch]).permutation(len(self._queries))
-        for queries in self._queries[order].blocks(self._recipe.batch_size):
-            known = self._known.of(queries) if queries.golds is None else None
-            golds = known.ids if known else queries.required_golds()
-            rows = known.rows if known else np.arange(len(queries))
+        rng = np.random.default_rng([self._recipe.seed, epoch])
+        facts, row_of = self._rows(rng)
+        starts = np.searchsorted(row_of, np.arange(row_of[-1] + 2))  # of each row's facts
+        order = rng.permutation(len(starts) - 1)
+        answers_a_row = len(facts) / len(order)
+        for first in range(0, len(order), self._recipe.batch_size):
+            chosen = order[first : first + self._recipe.batch_size]
+            counts = starts[chosen + 1] - starts[chosen]
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            rows = torch.from_numpy(np.repeat(np.arange(len(chosen)), counts))
+            queries = self._facts[facts[starts[chosen]]]
+            golds = self._facts.required_golds()[facts[np.repeat(starts[chosen], counts) + within]]
             yield _Batch(
                 anchors=torch.from_numpy(queries.anchors.astype(np.int64)),
                 relations=torch.from_numpy(directed(queries, len(self._kg.relations))),
                 golds=torch.from_numpy(golds.astype(np.int64)),
-                rows=torch.from_numpy(rows),
-                weights=self._weights(torch.from_numpy(rows), len(queries)),
+                rows=rows,
+                weights=self._weights(rows, len(chosen), answers_a_row),
                 queries=queries,
             )
 
-    def _weights(self, rows: Tensor, question_count: int) -> Tensor:
+    def _rows(self, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """The facts in the order of their rows, and the row of each; shapes (facts,).
+
+        Answers that share a row share its scores: the same loss as a row an answer, for far fewer products, but also
+        for fewer steps of the optimiser.
+        """
+        at_most = 1 if self._recipe.loss == "negative-sampling" else self._recipe.answers_a_row
+        shuffled = rng.permutation(len(self._facts))
+        facts = shuffled[np.argsort(self._question_of[shuffled], kind="stable")]
+        questions = self._question_of[facts]
+        place = np.arange(len(facts)) - np.searchsorted(questions, questions)  # of a fact among its question's
+        is_first = place % at_most == 0
+        return facts, np.cumsum(is_first) - 1
+
+    def _weights(self, rows: Tensor, row_count: int, answers_a_row: float) -> Tensor:
         """What each answer counts: all alike, or a question's answers as much as another's."""
         if self._recipe.loss == "k-vs-all":
-            return 1 / (question_count * torch.bincount(rows)[rows])
-        return torch.full(rows.shape, 1 / (question_count * self._answers_a_question))
+            return 1 / (row_count * torch.bincount(rows)[rows])
+        return torch.full(rows.shape, 1 / (row_count * answers_a_row))
 
     def _loss(self, batch: _Batch, generator: torch.Generator) -> Tensor:
         model, recipe = self._model, self._recipe

@@ -23,7 +23,8 @@ class Recipe(Settings):
     norm: Literal[1, 2] = 2  #: of TransE's distance
     optimiser: Optimiser = "adagrad"
     learning_rate: float = 0.1
-    batch_size: int = 500
+    batch_size: int = 500  #: rows: a question with its answers
+    answers_a_row: int = 1_000_000  #: at most; what is over gets further rows, and so steps of its own
     epochs: int = 100
     regulariser: Regulariser = "n3"
     regulariser_weight: float = 0.05
@@ -44,6 +45,7 @@ class Recipe(Settings):
         "adversarial_temperature": (0, 1e6),
         "learning_rate": (1e-9, 1e6),
         "batch_size": (1, 10_000_000),
+        "answers_a_row": (1, 1_000_000),
         "epochs": (1, 1_000_000),
         "regulariser_weight": (0, 1e6),
         "regulariser_power": (1, 10),
