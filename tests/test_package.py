@@ -35,6 +35,11 @@ def test_using_the_graph_and_the_evaluation_loads_no_torch_or_pandas():
     assert not {"torch", "transformers", "pandas", "ray"} & set(in_fresh_python(code))
 
 
+def test_a_fixed_number_of_candidates_needs_no_torch():
+    code = "import cascader, json, sys; cascader.TopK(3), cascader.Cascade; print(json.dumps(sorted(sys.modules)))"
+    assert "torch" not in in_fresh_python(code)
+
+
 @pytest.mark.parametrize("name", cascader.__all__)
 def test_every_public_name_is_there(name):
     assert getattr(cascader, name) is not None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from cascader.cascade import Alpha, Cascade, TopK
+    from cascader.cascade import Alpha, Cascade
     from cascader.datasets import Split, load_dataset, open_graph, read_graph, write_graph
     from cascader.errors import CascaderError, DataError, MissingExtraError, StorageError, UnknownNameError
     from cascader.evaluation import Comparison, Evaluation, Metrics, compare, evaluate
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from cascader.models import Frequency
     from cascader.models.embeddings import RESCAL, ComplEx, RotatE, TransE
     from cascader.models.language import CrossEncoder, DualEncoder
+    from cascader.pruning import ConformalTopK, DynamicTopK, StaticTopK, TopK
     from cascader.runs import Run, load_run
     from cascader.scorer import Scorer
     from cascader.tuning import tune_alpha
 
 _HOMES = {
-    "cascader.cascade": ("Alpha", "Cascade", "TopK"),
+    "cascader.cascade": ("Alpha", "Cascade"),
     "cascader.datasets": ("Split", "load_dataset", "open_graph", "read_graph", "write_graph"),
     "cascader.errors": (
         "CascaderError",
@@ -49,6 +50,7 @@ _HOMES = {
     "cascader.models": ("Frequency",),
     "cascader.models.embeddings": ("RESCAL", "ComplEx", "RotatE", "TransE"),
     "cascader.models.language": ("CrossEncoder", "DualEncoder"),
+    "cascader.pruning": ("ConformalTopK", "DynamicTopK", "StaticTopK", "TopK"),
     "cascader.runs": ("Run", "load_run"),
     "cascader.scorer": ("Scorer",),
     "cascader.tuning": ("tune_alpha",),
@@ -63,9 +65,11 @@ __all__ = [
     "CascaderError",
     "Comparison",
     "ComplEx",
+    "ConformalTopK",
     "CrossEncoder",
     "DataError",
     "DualEncoder",
+    "DynamicTopK",
     "Entity",
     "Evaluation",
     "Frequency",
@@ -80,6 +84,7 @@ __all__ = [
     "Scorer",
     "Side",
     "Split",
+    "StaticTopK",
     "StorageError",
     "TopK",
     "TransE",

@@ -2,6 +2,6 @@
 
 from cascader.cascade.blend import Alpha, blend, mask_known, rerank
 from cascader.cascade.cascade import Cascade, Tier
-from cascader.cascade.pruning import Pruner, TopK
+from cascader.pruning import Pruner, TopK
 
 __all__ = ["Alpha", "Cascade", "Pruner", "Tier", "TopK", "blend", "mask_known", "rerank"]

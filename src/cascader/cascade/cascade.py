@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cascader.cascade.blend import Alpha, blend, mask_known, rerank
-from cascader.cascade.pruning import Pruner
 from cascader.graph import Candidates, FloatArray, KnownAnswers, Queries
+from cascader.pruning import Pruner
 from cascader.scorer import Scorer
 
 

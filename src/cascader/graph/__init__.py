@@ -1,6 +1,6 @@
 """The graph, the questions asked of it, and the answers it already knows."""
 
-from cascader.graph.arrays import BoolArray, FloatArray, IntArray, Triples
+from cascader.graph.arrays import Array, BoolArray, FloatArray, IntArray, Triples
 from cascader.graph.candidates import Candidates
 from cascader.graph.knowledge_graph import SPLITS, Entity, KnowledgeGraph, Relation, SplitName
 from cascader.graph.known import KnownAnswers
@@ -9,6 +9,7 @@ from cascader.graph.queries import Queries, Side
 
 __all__ = [
     "SPLITS",
+    "Array",
     "BoolArray",
     "Candidates",
     "Entity",

@@ -10,6 +10,8 @@ from cascader.errors import DataError
 IntArray = NDArray[np.integer[Any]]
 FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
+#: An array of any numbers.
+Array = NDArray[Any]
 #: One row a triple: head, relation, tail. Shape (triples, 3), int32.
 Triples = NDArray[np.int32]
 

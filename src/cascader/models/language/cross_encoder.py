@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cascader.cascade.pruning import TopK
 from cascader.errors import DataError, NotFittedError
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
 from cascader.models.keeping import read_model
@@ -22,6 +21,7 @@ from cascader.models.language.recipes import CrossRecipe
 from cascader.models.language.sampling import sampled
 from cascader.models.language.texts import GraphTexts
 from cascader.progress import progress
+from cascader.pruning import TopK
 from cascader.scorer import Scorer
 from cascader.storage import atomic_file, write_json
 from cascader.training import Schedule, summary_of, train

@@ -1,0 +1,32 @@
+"""Pruners that come back from JSON and arrays: no pickle is ever read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cascader.errors import DataError
+from cascader.pruning.conformal import ConformalTopK
+from cascader.pruning.dynamic import DynamicTopK
+from cascader.pruning.pruner import Pruner
+from cascader.pruning.static import StaticTopK, TopK
+
+PRUNERS: dict[str, type[TopK] | type[StaticTopK] | type[DynamicTopK] | type[ConformalTopK]] = {
+    "top_k": TopK,
+    "static": StaticTopK,
+    "dynamic": DynamicTopK,
+    "conformal": ConformalTopK,
+}
+
+
+def load_pruner(saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> Pruner:
+    """The pruner whose `as_dict()` and `tensors()` these are; it keeps the very same candidates.
+
+    >>> load_pruner({"pruner": "top_k", "k": 50}, {})
+    TopK(k=50)
+    """
+    name = saved.get("pruner")
+    if name not in PRUNERS:
+        raise DataError(f"there is no pruner {name!r}, expected one of: {', '.join(PRUNERS)}.")
+    try:
+        return PRUNERS[name].load(saved, tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"the {name} pruner is not whole: {error}. Fit it again, and save it anew.") from error
