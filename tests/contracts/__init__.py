@@ -1,5 +1,6 @@
 """Batteries of tests that every implementation of an interface inherits."""
 
+from tests.contracts.engine import EngineContract
 from tests.contracts.scorer import ScorerContract
 
-__all__ = ["ScorerContract"]
+__all__ = ["EngineContract", "ScorerContract"]
