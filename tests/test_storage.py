@@ -1,10 +1,13 @@
 import os
+import subprocess
+import sys
+import threading
 import time
 
 import pytest
 
 from cascader.errors import StorageError
-from cascader.storage import atomic_file, atomic_folder, write_json, write_text
+from cascader.storage import atomic_file, atomic_folder, locked, sha256_of_folder, write_json, write_text
 
 
 def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -56,3 +59,35 @@ def test_json_has_no_nan(tmp_path):
     with pytest.raises(ValueError, match="Out of range float"):
         write_json(tmp_path / "x.json", {"mrr": float("nan")})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_comes_second_waits_says_for_whom_and_a_killed_holder_holds_nothing(tmp_path, caplog):
+    code = (
+        "import sys, time; from pathlib import Path; from cascader.storage import locked\n"
+        "with locked(Path(sys.argv[1])):\n    print('held', flush=True); time.sleep(600)"
+    )
+    caplog.set_level("INFO")
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        is_ours = threading.Event()
+
+        def wait_for_it():
+            with locked(tmp_path):
+                is_ours.set()
+
+        waiting = threading.Thread(target=wait_for_it, daemon=True)
+        waiting.start()
+        assert not is_ours.wait(0.3)
+        holder.kill()
+        assert is_ours.wait(30)
+    assert f"{tmp_path} is in use by process {holder.pid}: waiting until it is done." in caplog.text
+
+
+def test_a_folders_sha256_knows_names_and_contents_and_leaves_out_what_it_is_told_to(tmp_path):
+    write_text(tmp_path / "inner" / "x.txt", "x")
+    first = sha256_of_folder(tmp_path)
+    write_text(tmp_path / "checkpoint", "half")
+    write_text(tmp_path / ".lock", "1")
+    assert sha256_of_folder(tmp_path, without=["checkpoint"]) == first != sha256_of_folder(tmp_path)
+    (tmp_path / "inner" / "x.txt").rename(tmp_path / "inner" / "y.txt")
+    assert sha256_of_folder(tmp_path, without=["checkpoint"]) != first

@@ -37,3 +37,7 @@ class NotFittedError(CascaderError):
 
 class TrainingError(CascaderError):
     """A training went wrong; the message says which setting to change."""
+
+
+class EngineError(CascaderError):
+    """A worker of an engine died or failed; the shards that were finished are kept."""

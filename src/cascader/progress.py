@@ -50,3 +50,13 @@ def progress(description: str, total: int, unit: str = "", done: int = 0) -> Ite
             yield lambda steps, note="": bar.update(task, advance=steps, note=note)
     finally:
         _is_showing.reset(before)
+
+
+@contextmanager
+def no_progress() -> Iterator[None]:
+    """Show no bars for a while: several processes on one terminal would overwrite each other's."""
+    before = _is_showing.set(True)
+    try:
+        yield
+    finally:
+        _is_showing.reset(before)

@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from cascader.datasets import Split, read_graph, write_graph
+from cascader.engines import Call, Engine
 from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
 from cascader.models.embeddings.embedding import Embedding, load_embedding
-from cascader.storage import read_json, versions_of, write_json
+from cascader.score_store import ScoreStore, StoredScorer
+from cascader.scorer import Scorer
+from cascader.storage import read_json, sha256_of_folder, versions_of, write_json
 
 FORMAT = 1
 #: A split that is empty has no file, and must not be held back anew when the graph is read again.
 _AS_IT_WAS = Split(valid=0, test=0)
+_CHECKPOINT = "checkpoint.safetensors"
 _PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
 
 
@@ -90,7 +94,38 @@ def load_tier(folder: Path, tier: str, kg: KnowledgeGraph) -> Any:  # noqa: ANN4
 def keep_tier(folder: Path, tier: str, model: Any) -> None:  # noqa: ANN401 - any tier's model
     """Write a tier's weights; only when they are whole is the checkpoint given up."""
     model.save(tier_folder(folder, tier))
-    (tier_folder(folder, tier) / "checkpoint.safetensors").unlink(missing_ok=True)
+    (tier_folder(folder, tier) / _CHECKPOINT).unlink(missing_ok=True)
+
+
+def stored_tier(
+    folder: Path,
+    tier: str,
+    model: Scorer,
+    kg: KnowledgeGraph,
+    engine: Engine | None = None,
+) -> StoredScorer:
+    """A trained tier whose scores are kept in the run's folder, and computed by `engine`."""
+    if not has_tier(folder, tier):
+        raise SettingsError(f"{folder} has no trained tier {tier!r}, so its scores cannot be kept. Fit it first.")
+    model_hash = hash_of_tier(folder, tier)
+    store = ScoreStore(folder / "scores" / tier, {"model": model_hash, "data": kg.data_hash})
+    return StoredScorer(model, kg, store, engine, load=Call(load_scorer, (folder.resolve(), tier, model_hash)))
+
+
+def hash_of_tier(folder: Path, tier: str) -> str:
+    """One sha256 for all that a trained tier consists of."""
+    return sha256_of_folder(tier_folder(folder, tier), without=[_CHECKPOINT])
+
+
+def load_scorer(folder: Path, tier: str, model_hash: str) -> Scorer:
+    """Load a tier from nothing but the run's folder, as other processes do; it must be the one they were sent for."""
+    found = hash_of_tier(folder, tier)
+    if found != model_hash:
+        raise DataError(
+            f"tier {tier!r} of {folder} has been trained again since (sha256 {found[:12]}, expected "
+            f"{model_hash[:12]}). Load the run again."
+        )
+    return load_tier(folder, tier, read_graph(folder / "graph", split=_AS_IT_WAS))
 
 
 def finish_run(folder: Path, kg: KnowledgeGraph, preset: str) -> None:

@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -15,7 +16,10 @@ from typing import Any
 
 from cascader.errors import DataError, StorageError
 
+logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
+#: The file in a folder that `locked` holds.
+LOCK = ".lock"
 _SURELY_ABANDONED_SECONDS = 24 * 3600
 
 
@@ -71,6 +75,33 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}. What was there is unchanged.") from error
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process alone; who comes second waits, and says for whom.
+
+    The lock goes with the process, however it ends: there is never one to clear away.
+    """
+    import fcntl  # not there on Windows
+
+    with _explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("a+", encoding="utf-8")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            logger.info("%s is in use by process %s: waiting until it is done.", folder, file.read() or "(unknown)")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -130,6 +161,16 @@ def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
+    return digest.hexdigest()
+
+
+def sha256_of_folder(folder: Path, without: Sequence[str] = ()) -> str:
+    """One sha256 for the names and contents of all files below a folder, hidden ones left out."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and not path.name.startswith(".") and name not in without:
+            digest.update(f"{sha256_of(path)} {name}\n".encode())
     return digest.hexdigest()
 
 

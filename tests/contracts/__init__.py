@@ -1,6 +1,7 @@
 """Batteries of tests that every implementation of an interface inherits."""
 
+from tests.contracts.engine import EngineContract
 from tests.contracts.pruner import LearningPrunerContract, PrunerContract
 from tests.contracts.scorer import ScorerContract
 
-__all__ = ["LearningPrunerContract", "PrunerContract", "ScorerContract"]
+__all__ = ["EngineContract", "LearningPrunerContract", "PrunerContract", "ScorerContract"]

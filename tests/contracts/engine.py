@@ -1,0 +1,75 @@
+"""What every engine must do, wherever it runs its shards."""
+
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+
+from cascader.engines import Call, Engine, Task
+from cascader.errors import EngineError, SettingsError
+
+
+def load(folder: Path, name: str) -> str:
+    """Leave a trace of every loading."""
+    (folder / f"loaded-{os.getpid()}-{secrets.token_hex(4)}").touch()
+    return name
+
+
+def write(folder: Path, loaded: str, shard: str) -> None:
+    """Work that leaves a file, and counts how often it was done."""
+    with (folder / f"done-{shard}").open("a") as file:
+        file.write(f"{loaded}\n")
+
+
+def refuse(loaded: str, shard: str) -> None:
+    """Work that fails in a way the user can do something about."""
+    raise SettingsError(f"{loaded} cannot do {shard}")
+
+
+def writing(folder: Path, name: str = "model") -> Task:
+    return Task(Call(write, (folder,)), Call(load, (folder, name)))
+
+
+def loadings(folder: Path) -> list[str]:
+    return [path.name.split("-")[1] for path in folder.glob("loaded-*")]
+
+
+class EngineContract:
+    """Inherit, and say in `make` how the engine is made."""
+
+    def make(self) -> Engine:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def engine(self):
+        engine = self.make()
+        yield engine
+        engine.close()
+
+    def test_does_every_shard_once_and_says_which(self, engine, tmp_path):
+        assert sorted(engine.run(writing(tmp_path), list("abcde"))) == [0, 1, 2, 3, 4]
+        done = {path.name: path.read_text() for path in tmp_path.glob("done-*")}
+        assert done == {f"done-{shard}": "model\n" for shard in "abcde"}
+
+    def test_a_shard_is_done_when_its_place_is_given(self, engine, tmp_path):
+        shards = list("abcde")
+        for place in engine.run(writing(tmp_path), shards):
+            assert (tmp_path / f"done-{shards[place]}").exists()
+
+    def test_no_shards_are_done_at_once(self, engine, tmp_path):
+        assert list(engine.run(writing(tmp_path), [])) == []
+
+    def test_another_model_is_loaded_for_another_task(self, engine, tmp_path):
+        assert list(engine.run(writing(tmp_path, "first"), ["a"])) == [0]
+        assert list(engine.run(writing(tmp_path, "second"), ["b"])) == [0]
+        assert [(tmp_path / f"done-{shard}").read_text() for shard in "ab"] == ["first\n", "second\n"]
+
+    def test_an_error_of_the_work_arrives_as_it_is_and_the_next_run_is_not_hurt(self, engine, tmp_path):
+        with pytest.raises(SettingsError, match="model cannot do [ab]"):
+            list(engine.run(Task(Call(refuse), Call(load, (tmp_path, "model"))), list("ab")))
+        assert sorted(engine.run(writing(tmp_path), list("ab"))) == [0, 1]
+
+    def test_a_model_that_cannot_be_loaded_is_an_error(self, engine, tmp_path):
+        with pytest.raises((EngineError, FileNotFoundError), match="No such file or directory"):
+            list(engine.run(writing(tmp_path / "nowhere"), list("ab")))
