@@ -7,7 +7,7 @@ import torch
 from cascader.errors import DataError, SettingsError
 from cascader.models.language.base_model import load_base_model
 from cascader.models.language.readers import TextReader
-from cascader.models.language.reading import LowerLayers, join, run_layers
+from cascader.models.language.reading import LowerLayers, join, read_first, run_layers
 from cascader.models.language.texts import GraphTexts, Tokens
 from cascader.models.language.vectors import VectorStore
 
@@ -34,6 +34,16 @@ def test_split_anywhere_a_text_alone_is_read_as_by_the_whole_encoder(base, split
         read = run_layers(base.layers[split:], joined, mask)
     for row, text in enumerate(TEXTS):
         torch.testing.assert_close(read[row][mask[row]], whole(base, text), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("split", [0, 1, 2])
+def test_the_first_token_alone_is_read_as_among_the_others(base, split):
+    states = LowerLayers(base, split).read(Tokens.of(TEXTS, base, 99))
+    joined, mask, _ = join([(states, np.arange(3))])
+    with torch.inference_mode():
+        first = read_first(base.layers[split:], joined, mask)
+    for row, text in enumerate(TEXTS):
+        torch.testing.assert_close(first[row], whole(base, text)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_the_mean_of_a_text_does_not_see_its_padding(base):

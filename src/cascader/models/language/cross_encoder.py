@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cascader.errors import DataError, NotFittedError
-from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
+from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.models.keeping import read_model
 from cascader.models.language.base_model import BaseModel, load_base_model
 from cascader.models.language.batching import token_batches
@@ -124,6 +124,10 @@ class CrossEncoder:
                 advance(len(places))
         self.pairs_scored += len(pairs)
         return scores.numpy()[place_of]
+
+    def token_counts(self, queries: Queries, candidates: Candidates) -> IntArray:
+        """How long the text of each pair is; shape (candidates,)."""
+        return self._reader.lengths(Pairs.of(queries, candidates, self._relation_count))
 
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities). On all but small graphs this takes very long."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cascader.errors import MissingExtraError
-from cascader.models.language.reading import run_layers
+from cascader.models.language.reading import read_first
 from cascader.storage import atomic_file
 
 
@@ -23,7 +23,7 @@ class UpperLayers(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         """`states` is (pairs, tokens, width), `mask` (pairs, tokens); returns (pairs,)."""
-        scores: Tensor = self.head(run_layers(self.upper, states, mask)[:, 0])
+        scores: Tensor = self.head(read_first(self.upper, states, mask))
         return scores
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from cascader.graph import Candidates, IntArray, Queries
 from cascader.models.embeddings.embedding import directed
 from cascader.models.language.base_model import BaseModel
-from cascader.models.language.reading import LowerLayers, States, join, run_layers
+from cascader.models.language.reading import LowerLayers, States, join, read_first
 from cascader.models.language.texts import GraphTexts
 
 _PARTS = 3
@@ -73,7 +73,7 @@ class PairReader(nn.Module):
     def forward(self, pairs: Pairs) -> Tensor:
         """The state of the first token, which has seen all others; shape (pairs, width)."""
         states, mask = self.lower(pairs)
-        return run_layers(self.upper, states, mask)[:, 0]
+        return read_first(self.upper, states, mask)
 
     def lower(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """What the upper layers read, (pairs, tokens, width), and the mask of the tokens."""

@@ -7,10 +7,12 @@ top, no layer does, and what remains is a vector for each text.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from cascader.errors import SettingsError
 from cascader.graph import IntArray
@@ -86,6 +88,26 @@ def run_layers(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
     for layer in layers:
         states = layer(states, attention_mask=mask[:, None, None, :])
     return states
+
+
+def read_first(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
+    """The state of the first token after the layers, (texts, width); the last layer works for no other token."""
+    if len(layers) == 0:
+        return states[:, 0]
+    return _read_first(layers[-1], run_layers(layers[:-1], states, mask), mask)
+
+
+def _read_first(layer: Any, states: Tensor, mask: Tensor) -> Tensor:  # noqa: ANN401 - a layer of the BERT family
+    attention, first = layer.attention.self, states[:, :1]
+    query, key, value = (
+        project(read).unflatten(2, (attention.num_attention_heads, -1)).transpose(1, 2)  # (texts, heads, tokens, ·)
+        for project, read in ((attention.query, first), (attention.key, states), (attention.value, states))
+    )
+    dropout = attention.dropout.p if attention.training else 0.0
+    seen = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :], dropout_p=dropout)
+    attended = layer.attention.output(seen.transpose(1, 2).flatten(2), first)
+    read: Tensor = layer.output(layer.intermediate(attended), attended)
+    return read[:, 0]
 
 
 def join(parts: Sequence[tuple[States, IntArray]]) -> tuple[Tensor, Tensor, Tensor]:
