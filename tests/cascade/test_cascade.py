@@ -1,8 +1,10 @@
+import time
+
 import numpy as np
 import pytest
 
-from cascader.cascade import Alpha, Cascade, blend
-from cascader.errors import SettingsError
+from cascader.cascade import Alpha, Cascade, TopK, blend
+from cascader.errors import DataError, SettingsError
 from cascader.graph import Queries
 from cascader.models import Frequency
 from cascader.models.embeddings import ComplEx
@@ -39,3 +41,80 @@ def test_adding_a_tier_leaves_the_cascade_as_it_was(toy):
 def test_an_alpha_outside_its_range_is_an_error(alpha, toy):
     with pytest.raises(SettingsError, match="expected a number from 0 to 1"):
         Cascade(Frequency().fit(toy)).then(Frequency().fit(toy), alpha=alpha)
+
+
+class TestPruned(ScorerContract):
+    def make(self, kg):
+        second = ComplEx(dim=4, epochs=1).fit(kg)
+        return Cascade(Frequency().fit(kg), known=kg.known(("train",))).then(second, alpha=0.3, keep=TopK(2))
+
+
+class Sleepy:
+    """A scorer that takes its time."""
+
+    def __init__(self, scorer, seconds):
+        self.scorer, self.seconds, self.calls = scorer, seconds, 0
+
+    def score(self, queries, candidates):
+        time.sleep(self.seconds)
+        self.calls += len(candidates.ids)
+        return self.scorer.score(queries, candidates)
+
+
+class Nan:
+    def score_all(self, queries):
+        return np.full((len(queries), 8), np.nan, np.float32)
+
+
+def ranked(scores):
+    return np.argsort(-scores, axis=1, kind="stable")
+
+
+def test_as_many_as_there_are_is_all_of_them(toy):
+    first, second = Frequency().fit(toy), ComplEx(dim=4, epochs=1).fit(toy)
+    queries = Queries.from_triples(toy.test)
+    pruned = Cascade(first).then(second, alpha=0.4, keep=TopK(len(toy.entities)))
+    np.testing.assert_allclose(
+        pruned.score_all(queries), Cascade(first).then(second, alpha=0.4).score_all(queries), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_the_later_tier_is_asked_about_survivors_only_and_the_tally_says_so(toy):
+    first, second = Frequency().fit(toy), Sleepy(Frequency().fit(toy), 0)
+    cascade = Cascade(first, known=toy.known(("train",))).then(second, alpha=0.4, keep=TopK(2), name="second")
+    queries = Queries.from_triples(toy.test)
+    cascade.score_all(queries)
+    assert second.calls == cascade.tally.costs["second"].calls <= 2 * len(queries)
+    assert cascade.tally.costs["second"].queries == len(queries)
+
+
+def test_when_the_time_is_up_the_ranking_is_complete_and_marked(toy):
+    first, second = Frequency().fit(toy), Sleepy(ComplEx(dim=4, epochs=1).fit(toy), 0.05)
+    cascade = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).within(0.01)
+    time.sleep(0.02)
+    queries = Queries.from_triples(toy.test)
+    *_, last = cascade.steps(queries)
+    assert not last.is_whole
+    assert second.calls == 0
+    np.testing.assert_array_equal(last.blended, first.score_all(queries))
+    assert cascade.tally.costs["sleepy"].cut_short == len(queries)
+
+
+def test_in_the_middle_the_best_have_been_read(toy, monkeypatch):
+    monkeypatch.setattr("cascader.cascade.cascade._RANKS_AT_ONCE", 1)
+    first, second = Frequency().fit(toy), Sleepy(ComplEx(dim=4, epochs=1).fit(toy), 0.2)
+    queries = Queries.from_triples(toy.test)
+    *_, last = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).within(0.1).steps(queries)
+    assert not last.is_whole
+    assert last.candidates.counts.tolist() == [1] * len(queries)
+    np.testing.assert_array_equal(last.candidates.ids, ranked(first.score_all(queries))[:, 0])
+
+
+def test_nan_from_a_tier_is_named(toy):
+    with pytest.raises(DataError, match=r"the tier nan gave NaN for 48 of 48 scores"):
+        Cascade(Frequency().fit(toy)).then(Nan(), alpha=0.5).score_all(Queries.from_triples(toy.test))
+
+
+def test_no_time_at_all_is_an_error(toy):
+    with pytest.raises(SettingsError, match="leaves no time"):
+        Cascade(Frequency().fit(toy)).within(0)

@@ -1,7 +1,30 @@
 """Tiers, one after the other: each reweights what the ones before it said."""
 
-from cascader.cascade.blend import Alpha, blend, mask_known, rerank
+from cascader.cascade.answers import Answer, Trace, answer
+from cascader.cascade.blend import Alpha, Fusion, PrunedTail, Scale, add_up, blend, mask_known, rerank
 from cascader.cascade.cascade import Cascade, Tier
+from cascader.cascade.clock import Clock
+from cascader.cascade.steps import Cost, Step, Tally
 from cascader.pruning import Pruner, TopK
 
-__all__ = ["Alpha", "Cascade", "Pruner", "Tier", "TopK", "blend", "mask_known", "rerank"]
+__all__ = [
+    "Alpha",
+    "Answer",
+    "Cascade",
+    "Clock",
+    "Cost",
+    "Fusion",
+    "PrunedTail",
+    "Pruner",
+    "Scale",
+    "Step",
+    "Tally",
+    "Tier",
+    "TopK",
+    "Trace",
+    "add_up",
+    "answer",
+    "blend",
+    "mask_known",
+    "rerank",
+]

@@ -1,33 +1,74 @@
 """Eq. 1 and Eq. 2 of the paper: the convex combination of an earlier and a later tier's scores."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
 
 import numpy as np
+from scipy.special import expit
 
 from cascader.errors import SettingsError
-from cascader.graph import BoolArray, Candidates, FloatArray, KnownAnswers, Queries
+from cascader.graph import Candidates, FloatArray, IntArray, KnownAnswers, Queries
+
+#: What is done to scores before they are added: nothing, the logistic function, or mean 0 and deviation 1 per query.
+Scale = Literal["raw", "logistic", "standardised"]
+#: What becomes of the pruned: they keep their score (Eq. 2 to the letter), or also stand below all that progressed.
+PrunedTail = Literal["left", "below"]
 
 
 @dataclass(frozen=True)
 class Alpha:
-    """The weight of the earlier tiers, by the side that is asked for; the later tier has the rest."""
+    """The weight of the earlier tiers, by the side that is asked for; the later tier has the rest.
+
+    `relations` gives some relations, by index, weights of their own: (head, tail).
+    """
 
     head: float
     tail: float
+    relations: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for side in ("head", "tail"):
-            if not 0 <= getattr(self, side) <= 1:
-                raise SettingsError(f"alpha for the {side} is {getattr(self, side)}, expected a number from 0 to 1.")
+        weights = {"the head": self.head, "the tail": self.tail}
+        weights |= {f"relation {i}": bad for i, of in self.relations.items() for bad in of if not 0 <= bad <= 1}
+        for what, weight in weights.items():
+            if not 0 <= weight <= 1:
+                raise SettingsError(f"alpha for {what} is {weight}, expected a number from 0 to 1.")
 
     @classmethod
     def of(cls, value: "float | Alpha") -> "Alpha":
         """The paper's single alpha is the same for both sides."""
         return value if isinstance(value, Alpha) else cls(value, value)
 
-    def per_query(self, predicts_tail: BoolArray) -> FloatArray:
+    def per_query(self, queries: Queries) -> FloatArray:
         """The weight for each query; shape (queries,)."""
-        return np.where(predicts_tail, self.tail, self.head).astype(np.float32)
+        weights = np.where(queries.predicts_tail, self.tail, self.head).astype(np.float32)
+        for relation, (head, tail) in self.relations.items():
+            asked = queries.relations == relation
+            weights[asked] = np.where(queries.predicts_tail[asked], tail, head)
+        return weights
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {**asdict(self), "relations": {str(i): list(of) for i, of in self.relations.items()}}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> "Alpha":
+        """What `as_dict` gave."""
+        relations = {int(i): (head, tail) for i, (head, tail) in saved["relations"].items()}
+        return cls(saved["head"], saved["tail"], relations)
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """How the scores of two tiers come together."""
+
+    scale: Scale = "raw"
+    tail: PrunedTail = "below"
+
+    def __post_init__(self) -> None:
+        for name, choices in (("scale", get_args(Scale)), ("tail", get_args(PrunedTail))):
+            if getattr(self, name) not in choices:
+                raise SettingsError(f"{name} is {getattr(self, name)!r}, expected one of: {', '.join(choices)}.")
 
 
 def blend(earlier: FloatArray, later: FloatArray, alpha: FloatArray) -> FloatArray:
@@ -40,6 +81,11 @@ def blend(earlier: FloatArray, later: FloatArray, alpha: FloatArray) -> FloatArr
     return weights * earlier + (1 - weights) * later
 
 
+def add_up(earlier: FloatArray, later: FloatArray, alpha: FloatArray, scale: Scale = "raw") -> FloatArray:
+    """Eq. 1, the additive ensemble: all entities have both scores; shapes (queries, entities)."""
+    return blend(_scaled_rows(earlier, scale), _scaled_rows(later, scale), alpha)
+
+
 def mask_known(scores: FloatArray, queries: Queries, known: KnownAnswers | None) -> FloatArray:
     """A copy of the scores, (queries, entities), in which known answers are -inf: they would only take up places."""
     masked = scores.copy()
@@ -49,20 +95,59 @@ def mask_known(scores: FloatArray, queries: Queries, known: KnownAnswers | None)
     return masked
 
 
-def rerank(scores: FloatArray, candidates: Candidates, later: FloatArray, alpha: FloatArray) -> FloatArray:
-    """Blend the candidates that progressed, and lift them above all that was pruned (Eq. 2 of the paper).
+def rerank(
+    scores: FloatArray,
+    masked: FloatArray,
+    candidates: Candidates,
+    later: FloatArray,
+    alpha: FloatArray,
+    fusion: Fusion = Fusion(),  # noqa: B008 - a frozen value
+) -> FloatArray:
+    """Eq. 2: blend the candidates that progressed; the pruned keep their scores, and their order.
 
-    `scores` is (queries, entities), `later` (candidates,), `alpha` (queries,). The pruned keep their order.
+    `scores` is (queries, entities), `masked` the same with known answers at -inf, `later` (candidates,), `alpha`
+    (queries,). Where the best of the pruned would overtake, all that progressed is lifted above it.
 
     >>> kept = Candidates.from_lists([[0, 1]])
-    >>> rerank(np.array([[3.0, 2.0, 1.0]]), kept, np.array([0.0, 9.0]), np.array([0.5])).argsort().tolist()
-    [[2, 0, 1]]
+    >>> before = np.array([[3.0, 2.0, 1.0]])
+    >>> rerank(before, before, kept, np.array([0.0, 9.0]), np.array([0.5])).tolist()
+    [[1.5, 5.5, 1.0]]
     """
     rows, ids = candidates.rows, candidates.ids
-    blended = blend(scores[rows, ids], later, alpha[rows])
-    lowest = np.full(len(scores), np.inf, dtype=blended.dtype)
-    np.minimum.at(lowest, rows, blended)
-    lift = 1 + scores.max(axis=1)
-    reranked = scores.copy()
-    reranked[rows, ids] = blended - lowest[rows] + lift[rows]
+    centre, spread = _moments(scores[rows, ids], rows, len(scores))
+    reranked = _scaled(scores, fusion.scale, centre[:, None], spread[:, None]).copy()
+    centre, spread = _moments(later, rows, len(scores))
+    blended = blend(reranked[rows, ids], _scaled(later, fusion.scale, centre[rows], spread[rows]), alpha[rows])
+    if fusion.tail == "below":
+        pruned = np.where(np.isneginf(masked), -np.inf, reranked)
+        pruned[rows, ids] = -np.inf
+        lowest = np.full(len(scores), np.inf, dtype=blended.dtype)
+        np.minimum.at(lowest, rows, blended)
+        over = pruned.max(axis=1) - lowest
+        blended = blended + np.where(over > 0, over + 1, 0)[rows].astype(blended.dtype)
+    reranked[rows, ids] = blended
     return reranked
+
+
+def _scaled_rows(scores: FloatArray, scale: Scale) -> FloatArray:
+    """All entities' scores, (queries, entities), scaled by what each query has."""
+    moments = (f(axis=1, keepdims=True, dtype=np.float64).astype(np.float32) for f in (scores.mean, scores.std))
+    return scores if scale == "raw" else _scaled(scores, scale, *moments)
+
+
+def _moments(values: FloatArray, rows: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of each query's values; shapes (queries,)."""
+    sizes = np.bincount(rows, minlength=count).clip(1)
+    centre = np.bincount(rows, weights=values, minlength=count) / sizes
+    variance = np.bincount(rows, weights=(values - centre[rows]) ** 2, minlength=count) / sizes
+    return centre.astype(np.float32), np.sqrt(variance).astype(np.float32)
+
+
+def _scaled(values: FloatArray, scale: Scale, centre: FloatArray, spread: FloatArray) -> FloatArray:
+    """Monotone per query, so that no order changes."""
+    if scale == "raw":
+        return values
+    if scale == "logistic":
+        return expit(values)
+    is_constant = spread <= 1e-6 * (1 + np.abs(centre))  # what float32 sees as one and the same score
+    return (values - centre) / np.where(is_constant, 1, spread)

@@ -1,22 +1,32 @@
 """A cascade is itself a scorer: an ensemble is one in which nothing is pruned between the tiers."""
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from cascader.cascade.blend import Alpha, blend, mask_known, rerank
+from cascader.cascade.blend import Alpha, Fusion, add_up, mask_known, rerank
+from cascader.cascade.clock import Clock
+from cascader.cascade.steps import Step, Tally
+from cascader.errors import DataError
 from cascader.graph import Candidates, FloatArray, KnownAnswers, Queries
 from cascader.pruning import Pruner
 from cascader.scorer import Scorer
+
+#: With a clock running, so many candidates of each query are read between two looks at it, the best first.
+_RANKS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
 class Tier:
     """A later tier: what scores, the weight of all that came before it, and which candidates it gets to see."""
 
+    name: str
     scorer: Scorer
     alpha: Alpha
     keep: Pruner | None  # None: all of them
+    fusion: Fusion = Fusion()
 
 
 class Cascade:
@@ -27,33 +37,108 @@ class Cascade:
     cascade never changes: `then` returns a new one.
     """
 
-    def __init__(self, first: Scorer, tiers: tuple[Tier, ...] = (), *, known: KnownAnswers | None = None) -> None:
+    def __init__(
+        self,
+        first: Scorer,
+        tiers: tuple[Tier, ...] = (),
+        *,
+        known: KnownAnswers | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.first = first
         self.tiers = tiers
         self.known = known
+        self.clock = clock
+        self.tally = Tally()  #: what the tiers have cost so far
 
-    def then(self, scorer: Scorer, *, alpha: float | Alpha, keep: Pruner | None = None) -> "Cascade":
+    def then(
+        self,
+        scorer: Scorer,
+        *,
+        alpha: float | Alpha,
+        keep: Pruner | None = None,
+        fusion: Fusion = Fusion(),  # noqa: B008 - a frozen value
+        name: str = "",
+    ) -> "Cascade":
         """Add a tier; `alpha` is the weight of all that came before it."""
-        return Cascade(self.first, (*self.tiers, Tier(scorer, Alpha.of(alpha), keep)), known=self.known)
+        tier = Tier(name or name_of(scorer), scorer, Alpha.of(alpha), keep, fusion)
+        return Cascade(self.first, (*self.tiers, tier), known=self.known, clock=self.clock)
+
+    def knowing(self, known: KnownAnswers | None) -> "Cascade":
+        """The same cascade, to which other answers are known."""
+        return Cascade(self.first, self.tiers, known=known, clock=self.clock)
+
+    def within(self, seconds: float) -> "Cascade":
+        """The same cascade with a clock, started now: when the time is up, the ranking stays as it is by then."""
+        return Cascade(self.first, self.tiers, known=self.known, clock=Clock(seconds))
+
+    # Scoring.
+
+    def steps(self, queries: Queries) -> Iterator[Step]:
+        """What each tier does to a block of queries, one after the other."""
+        started = time.perf_counter()
+        scores = self.first.score_all(queries)
+        _check_no_nan(name_of(self.first), scores)
+        step = Step.of_first(name_of(self.first), scores, time.perf_counter() - started)
+        self.tally.add(step)
+        yield step
+        for tier in self.tiers:
+            step = self._step(tier, queries, step.blended)
+            self.tally.add(step)
+            yield step
+
+    def _step(self, tier: Tier, queries: Queries, scores: FloatArray) -> Step:
+        """Let a tier change the scores of those that came before it, (queries, entities)."""
+        started, alpha = time.perf_counter(), tier.alpha.per_query(queries)
+        if self.clock and self.clock.is_over:
+            return Step.skipped(tier.name, scores, alpha)
+        if tier.keep is None:
+            later = tier.scorer.score_all(queries)
+            _check_no_nan(tier.name, later)
+            blended = add_up(scores, later, alpha, tier.fusion.scale)
+            return Step(tier.name, blended, later, None, alpha, later.size, time.perf_counter() - started)
+        masked = mask_known(scores, queries, self.known)
+        kept = tier.keep.keep(queries, masked)
+        read, later = self._read(tier, queries, kept)
+        _check_no_nan(tier.name, later)
+        blended = rerank(scores, masked, read, later, alpha, tier.fusion)
+        seconds, is_whole = time.perf_counter() - started, len(read.ids) == len(kept.ids)
+        return Step(tier.name, blended, later, read, alpha, len(read.ids), seconds, is_whole)
+
+    def _read(self, tier: Tier, queries: Queries, kept: Candidates) -> tuple[Candidates, FloatArray]:
+        """Score what was kept, best first, for as long as there is time: what was read, and its scores."""
+        if self.clock is None:
+            return kept, tier.scorer.score(queries, kept)
+        place = np.arange(len(kept.ids)) - np.repeat(kept.offsets[:-1], kept.counts)  # of a candidate in its list
+        scores = np.empty(len(kept.ids), dtype=np.float32)
+        is_read = np.zeros(len(kept.ids), dtype=bool)
+        for first in range(0, int(kept.counts.max(initial=0)), _RANKS_AT_ONCE):
+            if self.clock.is_over:
+                break
+            now = (place >= first) & (place < first + _RANKS_AT_ONCE)
+            scores[now] = tier.scorer.score(queries, kept.where(now))
+            is_read |= now
+        return kept.where(is_read), scores[is_read]
 
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
-        scores = self.first.score_all(queries)
-        for tier in self.tiers:
-            weights = tier.alpha.per_query(queries.predicts_tail)
-            if tier.keep is None:
-                scores = blend(scores, tier.scorer.score_all(queries), weights)
-            else:
-                candidates = tier.keep.keep(queries, mask_known(scores, queries, self.known))
-                scores = rerank(scores, candidates, tier.scorer.score(queries, candidates), weights)
-        return scores
+        *_, last = self.steps(queries)
+        return last.blended
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query; shape (candidates,)."""
-        if any(tier.keep is not None for tier in self.tiers):  # who is pruned depends on all entities
-            return self.score_all(queries)[candidates.rows, candidates.ids]
-        scores = self.first.score(queries, candidates)
-        for tier in self.tiers:
-            weights = np.repeat(tier.alpha.per_query(queries.predicts_tail), candidates.counts)
-            scores = blend(scores, tier.scorer.score(queries, candidates), weights)
-        return scores
+        return self.score_all(queries)[candidates.rows, candidates.ids]
+
+
+def _check_no_nan(tier: str, scores: FloatArray) -> None:
+    # min() passes NaN on, so that one cheap pass finds it.
+    if scores.size and np.isnan(scores.min()):
+        raise DataError(
+            f"the tier {tier} gave NaN for {np.isnan(scores).sum():,} of {scores.size:,} scores. Train it again with a "
+            "lower learning_rate, or leave it out."
+        )
+
+
+def name_of(scorer: Scorer) -> str:
+    """What a tier is called."""
+    return getattr(scorer, "name", type(scorer).__name__.lower())

@@ -1,6 +1,5 @@
 """`cascader fit` and `cascader evaluate`: from a graph to a run, and from a run to figures."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -157,7 +156,7 @@ def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> 
             alpha = Alpha(0.0, 0.0) if is_alone else best_reranking(scorer, part, kg, queries, keep).alpha
             scorer = Cascade(scorer, known=known).then(part, alpha=alpha, keep=keep)
         say(f"alpha, the weight of {before} against {tier}: {alpha.head:.2f} for heads, {alpha.tail:.2f} for tails.")
-        about = {"first": about, "second": part.about(), "alpha": asdict(alpha)}
+        about = {"first": about, "second": part.about(), "alpha": alpha.as_dict()}
         if tier == "cross":
             about["top"] = top
         before = f"{before} + {tier}"

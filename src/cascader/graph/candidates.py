@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cascader.graph.arrays import IntArray
+from cascader.graph.arrays import BoolArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,11 @@ class Candidates:
 
     def __getitem__(self, query: int) -> IntArray:
         return self.ids[self.offsets[query] : self.offsets[query + 1]]
+
+    def where(self, wanted: BoolArray) -> "Candidates":
+        """Only the candidates that are `wanted`, (candidates,), each with its query."""
+        before = np.concatenate([[0], np.cumsum(wanted)])
+        return Candidates(before[self.offsets], self.ids[wanted])
 
     @property
     def counts(self) -> IntArray:

@@ -1,0 +1,107 @@
+"""Answers to questions: the best entities, and for each what every tier made of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cascader.cascade.cascade import Cascade
+from cascader.cascade.steps import Step
+from cascader.graph import BoolArray, FloatArray, IntArray, KnownAnswers, Queries
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one tier made of an answer."""
+
+    tier: str
+    score: float | None  # the tier's own; None: it was never asked
+    blended: float  # with those of the tiers before it
+    rank: int  # after it, among all that is not known
+    alpha: float  # the weight of the tiers before it
+    pruned: str = ""  # why the tier was not asked; empty: it was
+
+    def in_words(self) -> str:
+        """One line for a person."""
+        if self.pruned:
+            return f"{self.tier}: not read ({self.pruned}), rank {self.rank}"
+        return f"{self.tier}: score {self.score:.3f}, weight {1 - self.alpha:.2f}, rank {self.rank}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An entity as the answer to a question."""
+
+    entity: int
+    rank: int  # among all that is not known
+    score: float
+    is_known: bool
+    trace: tuple[Trace, ...]
+
+
+def answer(cascade: Cascade, queries: Queries, top: int, *, known: KnownAnswers | None = None) -> list[list[Answer]]:
+    """The `top` answers of each query, best first.
+
+    What is `known` is left out; with None, everything counts as new. An entity's rank is among what is left.
+    """
+    steps = list(cascade.steps(queries))
+    is_known = _known(queries, known, steps[-1].blended.shape)
+    orders = [_order(step.blended, is_known) for step in steps]
+    ranks = [_ranks(order) for order in orders]
+    best = orders[-1][:, :top]
+    alive = (~is_known).sum(axis=1)
+    return [
+        [_answer(steps, ranks, row, int(entity)) for entity in best[row, : min(top, alive[row])]]
+        for row in range(len(queries))
+    ]
+
+
+def trace_of(steps: list[Step], ranks: list[IntArray], row: int, entity: int) -> tuple[Trace, ...]:
+    """What every tier made of an entity, in the order of the tiers."""
+    return tuple(
+        _trace(step, row, entity, rank=int(rank[row, entity]), rank_before=int(before[row, entity]))
+        for step, rank, before in zip(steps, ranks, [ranks[0], *ranks], strict=False)
+    )
+
+
+def _answer(steps: list[Step], ranks: list[IntArray], row: int, entity: int) -> Answer:
+    return Answer(
+        entity=entity,
+        rank=int(ranks[-1][row, entity]),
+        score=float(steps[-1].blended[row, entity]),
+        is_known=False,
+        trace=trace_of(steps, ranks, row, entity),
+    )
+
+
+def _trace(step: Step, row: int, entity: int, *, rank: int, rank_before: int) -> Trace:
+    blended, alpha = float(step.blended[row, entity]), float(step.alpha[row])
+    if step.candidates is None:
+        assert step.scores is not None  # noqa: S101 - a tier that was asked about everyone has scores
+        return Trace(step.tier, float(step.scores[row, entity]), blended, rank, alpha)
+    kept = step.candidates[row]
+    places = np.flatnonzero(kept == entity)
+    if step.scores is not None and len(places):
+        score = float(step.scores[step.candidates.offsets[row] + places[0]])
+        return Trace(step.tier, score, blended, rank, alpha)
+    why = f"rank {rank_before} before it, the best {len(kept)} were read" if step.is_whole else "the time was up"
+    return Trace(step.tier, None, blended, rank, alpha, pruned=why)
+
+
+def _known(queries: Queries, known: KnownAnswers | None, shape: tuple[int, ...]) -> BoolArray:
+    is_known = np.zeros(shape, dtype=bool)
+    if known is not None:
+        answers = known.of(queries)
+        is_known[answers.rows, answers.ids] = True
+    return is_known
+
+
+def _order(scores: FloatArray, is_known: BoolArray) -> IntArray:
+    """Entities best first, equal scores by index, what is known last; shape (queries, entities)."""
+    return np.argsort(np.where(is_known, np.inf, -scores), axis=1, kind="stable")
+
+
+def _ranks(order: IntArray) -> IntArray:
+    """The rank of each entity, from 1; shape (queries, entities)."""
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(1, order.shape[1] + 1)[None, :], axis=1)
+    return ranks

@@ -1,0 +1,60 @@
+"""What each tier did: tuning, traces, costs and figures all read this, and none runs a model again."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cascader.graph import Candidates, FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What a tier did to a block of queries."""
+
+    tier: str
+    blended: FloatArray  # (queries, entities) the scores after it
+    scores: FloatArray | None  # the tier's own, (queries, entities) or (candidates,); None: it had no time
+    candidates: Candidates | None  # whom it was asked about; None: everyone
+    alpha: FloatArray  # (queries,) the weight of the tiers before it
+    calls: int  # scores it had to give
+    seconds: float
+    is_whole: bool = True  # False: the time was up before it was done
+
+    @classmethod
+    def of_first(cls, tier: str, scores: FloatArray, seconds: float) -> "Step":
+        """The first tier has nothing to blend with."""
+        return cls(tier, scores, scores, None, np.zeros(len(scores), dtype=np.float32), scores.size, seconds)
+
+    @classmethod
+    def skipped(cls, tier: str, scores: FloatArray, alpha: FloatArray) -> "Step":
+        """A tier for which no time was left."""
+        nobody = Candidates(np.zeros(len(scores) + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
+        return cls(tier, scores, None, nobody, alpha, 0, 0.0, is_whole=False)
+
+
+@dataclass
+class Cost:
+    """What a tier has cost so far."""
+
+    queries: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+    cut_short: int = 0  # queries of blocks in which the time was up before the tier was done
+
+    def add(self, step: Step) -> None:
+        """Count one more step."""
+        self.queries += len(step.blended)
+        self.calls += step.calls
+        self.seconds += step.seconds
+        self.cut_short += 0 if step.is_whole else len(step.blended)
+
+
+@dataclass
+class Tally:
+    """The costs of all tiers, by name."""
+
+    costs: dict[str, Cost] = field(default_factory=dict)
+
+    def add(self, step: Step) -> None:
+        """Count one more step."""
+        self.costs.setdefault(step.tier, Cost()).add(step)

@@ -1,0 +1,58 @@
+"""Answers: the best by name, and what every tier made of them."""
+
+import numpy as np
+import pytest
+
+from cascader.cascade import Cascade, TopK, answer
+from cascader.graph import Queries
+from cascader.models import Frequency
+from cascader.models.embeddings import ComplEx
+
+
+@pytest.fixture
+def cascade(toy):
+    known = toy.known(("train",))
+    second = ComplEx(dim=4, epochs=1).fit(toy)
+    return Cascade(Frequency().fit(toy), known=known).then(second, alpha=0.2, keep=TopK(2))
+
+
+def test_answers_come_best_first_without_what_is_known(toy, cascade):
+    queries, known = Queries.from_triples(toy.test), toy.known(("train",))
+    scores = cascade.score_all(queries)
+    for row, answers in enumerate(answer(cascade, queries, 3, known=known)):
+        assert [found.rank for found in answers] == [1, 2, 3]
+        assert not {found.entity for found in answers} & set(known.of(queries)[row].tolist())
+        assert [found.score for found in answers] == sorted((found.score for found in answers), reverse=True)
+        assert all(found.score == scores[row, found.entity] for found in answers)
+
+
+def test_a_trace_has_a_line_for_every_tier(toy, cascade):
+    queries = Queries.from_triples(toy.test)[:1]
+    kept, pruned = 0, 0
+    for found in answer(cascade, queries, 8, known=toy.known(("train",)))[0]:
+        first, second = found.trace
+        assert first.score == first.blended
+        assert second.rank == found.rank
+        assert second.blended == found.score
+        if second.pruned:
+            pruned += 1
+            assert second.score is None
+            assert second.pruned == f"rank {first.rank} before it, the best 2 were read"
+            assert "not read" in second.in_words()
+        else:
+            kept += 1
+            assert second.blended == pytest.approx(0.2 * first.score + 0.8 * second.score, abs=1e-5) or first.rank < 3
+    assert kept == 2
+    assert pruned > 0
+
+
+def test_with_few_entities_left_there_are_few_answers(toy, cascade):
+    known = toy.known(("train",))
+    queries = Queries.from_triples(toy.test)
+    for row, answers in enumerate(answer(cascade, queries, 100, known=known)):
+        assert len(answers) == len(toy.entities) - len(known.of(queries)[row])
+
+
+def test_nothing_known_leaves_nobody_out(toy, cascade):
+    (answers,) = answer(cascade, Queries.from_triples(toy.test)[:1], 100)
+    assert sorted(found.entity for found in answers) == np.arange(len(toy.entities)).tolist()
