@@ -1,5 +1,6 @@
 """Which candidates go on to the next tier: the same number for all, or as many as a question needs."""
 
+from cascader.pruning.at_most import AtMost
 from cascader.pruning.choosing import best_first
 from cascader.pruning.conformal import ConformalTopK
 from cascader.pruning.dynamic import DynamicTopK
@@ -9,6 +10,7 @@ from cascader.pruning.seen import Seen, seen_by
 from cascader.pruning.static import StaticTopK, TopK
 
 __all__ = [
+    "AtMost",
     "ConformalTopK",
     "DynamicTopK",
     "Pruner",

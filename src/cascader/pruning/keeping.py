@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascader.errors import DataError
+from cascader.pruning.at_most import AtMost
 from cascader.pruning.conformal import ConformalTopK
 from cascader.pruning.dynamic import DynamicTopK
 from cascader.pruning.pruner import Pruner
 from cascader.pruning.static import StaticTopK, TopK
 
-PRUNERS: dict[str, type[TopK] | type[StaticTopK] | type[DynamicTopK] | type[ConformalTopK]] = {
+PRUNERS: dict[str, type[TopK | StaticTopK | DynamicTopK | ConformalTopK | AtMost]] = {
+    "at_most": AtMost,
     "top_k": TopK,
     "static": StaticTopK,
     "dynamic": DynamicTopK,

@@ -1,5 +1,22 @@
 """What valid chooses: no model runs twice."""
 
 from cascader.tuning.alphas import best_reranking, best_sum, tune_alpha
+from cascader.tuning.budget import Budget, ReadingSpeed
+from cascader.tuning.keeping import load_tuned, save_tuned
+from cascader.tuning.search import tune
+from cascader.tuning.trials import Plan, Trial, Tuned, described
 
-__all__ = ["best_reranking", "best_sum", "tune_alpha"]
+__all__ = [
+    "Budget",
+    "Plan",
+    "ReadingSpeed",
+    "Trial",
+    "Tuned",
+    "best_reranking",
+    "best_sum",
+    "described",
+    "load_tuned",
+    "save_tuned",
+    "tune",
+    "tune_alpha",
+]

@@ -1,0 +1,87 @@
+"""Tuned cascades as files: what was tried is JSON, what pruners have learnt is safetensors."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cascader.cascade import Alpha, Cascade, Fusion, Tier
+from cascader.errors import DataError
+from cascader.graph import KnownAnswers
+from cascader.pruning import load_pruner
+from cascader.scorer import Scorer
+from cascader.storage import atomic_file, read_json, write_json
+from cascader.tuning.trials import Trial, Tuned
+
+FORMAT = 1
+
+
+def save_tuned(tuned: Tuned, folder: Path, identity: Mapping[str, str]) -> None:
+    """Write `tuning.safetensors`, then `tuning.json`: who finds the second finds both.
+
+    `identity` says of which models this holds: a hash for each tier.
+    """
+    from safetensors.numpy import save_file
+
+    tensors = {
+        f"{i}/{tier.name}/{name}": np.ascontiguousarray(array)
+        for i, trial in enumerate(tuned.trials)
+        for tier in trial.cascade.tiers
+        if tier.keep is not None
+        for name, array in tier.keep.tensors().items()
+    }
+    with atomic_file(folder / "tuning.safetensors") as temporary:
+        save_file(tensors, temporary)
+    write_json(
+        folder / "tuning.json",
+        {"format": FORMAT, "identity": dict(identity), "trials": [trial.as_dict() for trial in tuned.trials]},
+    )
+
+
+def load_tuned(
+    folder: Path, identity: Mapping[str, str], scorers: Mapping[str, Scorer], known: KnownAnswers | None
+) -> Tuned | None:
+    """Read back what `save_tuned` has written; None if there is nothing, or if it was of other models.
+
+    `scorers` are the tiers by name, the first tier first.
+    """
+    from safetensors.numpy import load_file
+
+    if not (folder / "tuning.json").exists():
+        return None
+    saved = read_json(folder / "tuning.json")
+    if saved.get("format") != FORMAT:
+        raise DataError(
+            f"{folder / 'tuning.json'} is of format {saved.get('format')!r}, expected {FORMAT}. It was written by "
+            "another version of cascader: use that one, or tune again."
+        )
+    if saved["identity"] != dict(identity):
+        return None
+    tensors = load_file(folder / "tuning.safetensors")
+    first = next(iter(scorers.values()))
+    return Tuned(
+        tuple(
+            Trial(
+                Cascade(first, tuple(_tier(later, scorers, tensors, i) for later in trial["later"]), known=known),
+                trial["valid_mrr"],
+                trial["pairs_a_query"],
+                trial["seconds_a_query"],
+            )
+            for i, trial in enumerate(saved["trials"])
+        )
+    )
+
+
+def _tier(saved: Mapping[str, Any], scorers: Mapping[str, Scorer], tensors: Mapping[str, Any], trial: int) -> Tier:
+    name, prefix = saved["tier"], f"{trial}/{saved['tier']}/"
+    if name not in scorers:
+        raise DataError(f"this cascade was tuned with a tier {name!r}, which is not there. Tune again.")
+    learnt = {key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
+    return Tier(
+        name=name,
+        scorer=scorers[name],
+        alpha=Alpha.from_dict(saved["alpha"]),
+        keep=None if saved["keep"] is None else load_pruner(saved["keep"], learnt),
+        fusion=Fusion(saved["scale"], saved["tail"]),
+    )

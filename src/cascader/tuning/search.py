@@ -1,0 +1,184 @@
+"""Which tiers, which pruner, which weights: valid chooses, by replaying scores that were recorded once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import get_args
+
+import numpy as np
+
+from cascader.cascade import Cascade, Fusion, PrunedTail, Scale, Tier, mask_known
+from cascader.cascade.cascade import name_of
+from cascader.errors import DataError, SettingsError
+from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
+from cascader.graph import Candidates, KnowledgeGraph, Queries, Triples
+from cascader.progress import progress
+from cascader.pruning import AtMost, ConformalTopK, DynamicTopK, Pruner, Seen, StaticTopK, TopK, seen_by
+from cascader.score_store import StoredScorer
+from cascader.scorer import Scorer
+from cascader.tuning.alphas import best_reranking, best_sum, relation_alphas
+from cascader.tuning.budget import ReadingSpeed, read_tokens
+from cascader.tuning.remembering import Remembered
+from cascader.tuning.trials import Trial, Tuned
+
+#: As in the paper.
+QUANTILES = (0.5, 0.75, 0.9, 0.95)
+WIDTHS = (5, 10, 20, 50, 100)
+_FUSIONS = [Fusion(scale, tail) for scale in get_args(Scale) for tail in get_args(PrunedTail)]
+#: What the recorded rows of a tier may take: on large graphs, a sample of valid is enough.
+_RECORD_BYTES = 256 << 20
+
+
+def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = 100, seed: int = 0) -> Tuned:
+    """Try subsets of the later tiers, pruners, weights and ways to fuse; those that `cascade` has do not matter.
+
+    Tiers that score everyone are added up. A tier that has a pruner, any, reads pairs: it is asked once about the
+    `read_top` best candidates of half of valid, and all trials look its scores up; pruners learn from the other half.
+    """
+    if len(kg.valid) == 0:
+        raise DataError(f"{kg.name} has no valid triples to tune on. Give alpha and k yourself, or hold some back.")
+    if read_top < 1:
+        raise SettingsError(f"read_top is {read_top}, expected at least 1 candidate.")
+    return Tuned(tuple(_Search(cascade, kg, seed).trials(read_top)))
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A tier that reads pairs, what it has read so far, and how fast it is."""
+
+    tier: Tier
+    stored: StoredScorer
+    speed: ReadingSpeed
+
+
+class _Search:
+    """What all trials share: recorded scores, and the two halves of valid."""
+
+    def __init__(self, cascade: Cascade, kg: KnowledgeGraph, seed: int) -> None:
+        self._kg = kg
+        self._known = kg.known(("train",))  # valid is what is asked for
+        self._filter = kg.known(known_splits("valid"))
+        learning, checking = _halves(kg, seed)
+        self._learning, self._checking = Queries.from_triples(learning), Queries.from_triples(checking)
+        self._both = Queries.from_triples(np.unique(np.concatenate([learning, checking]), axis=0))
+        self._first = name_of(cascade.first)
+        self._dense = [tier for tier in cascade.tiers if tier.keep is None]
+        self._reading = [tier for tier in cascade.tiers if tier.keep is not None]
+        self._scorers = {self._first: cascade.first, **{tier.name: tier.scorer for tier in self._dense}}
+        self._recorded = {name: Remembered(scorer, self._both, kg) for name, scorer in self._scorers.items()}
+
+    def trials(self, read_top: int) -> Iterator[Trial]:
+        """Sums of the tiers that score everyone; then, on the first tier and on the best sum, those that read."""
+        sums = [self._sum(chosen) for chosen in _subsets(self._dense)]
+        yield from sums
+        best = max(sums, key=lambda trial: trial.mrr)
+        bases = sums[:1] if best is sums[0] else [sums[0], best]
+        for tier in self._reading:
+            reader = self._reader(tier, bases, read_top)
+            for base in bases:
+                yield from self._reranked(base, reader, read_top)
+
+    # Sums.
+
+    def _sum(self, chosen: Sequence[Tier]) -> Trial:
+        """The best way to add the chosen tiers to the first, one after the other."""
+        cascade = Cascade(self._recorded[self._first], known=self._known)
+        for tier in chosen:
+            cascade = self._added(cascade, tier.name)
+        names = [self._first, *(tier.name for tier in chosen)]
+        seconds = sum(self._recorded[name].seconds_a_question for name in names)
+        return Trial(self._with(self._scorers, cascade.tiers), self._mrr(cascade), 0.0, seconds)
+
+    def _added(self, cascade: Cascade, name: str) -> Cascade:
+        later = self._recorded[name]
+        found = {scale: best_sum(cascade, later, self._kg, self._both, scale) for scale in get_args(Scale)}
+        scale = max(found, key=lambda key: found[key].mrr)
+        own = relation_alphas(cascade, later, self._kg, self._learning, scale).relations
+        # Learnt on one half of valid, an alpha for each relation must earn its place on the other.
+        plain, by_relation = (
+            cascade.then(later, alpha=alpha, fusion=Fusion(scale), name=name)
+            for alpha in (found[scale].alpha, replace(found[scale].alpha, relations=own))
+        )
+        return by_relation if self._mrr(by_relation) > self._mrr(plain) else plain
+
+    # Reranking.
+
+    def _reader(self, tier: Tier, bases: Sequence[Trial], read_top: int) -> _Reader:
+        """Ask a tier about all that any trial may want, and see how fast it is."""
+        stored = tier.scorer if isinstance(tier.scorer, StoredScorer) else StoredScorer(tier.scorer, self._kg)
+        questions = self._checking.questions()[0]
+        for base in bases:
+            kept = self._kept(base, TopK(read_top), questions)
+            stored.score(questions, kept)
+        return _Reader(tier, stored, ReadingSpeed.measure(stored.scorer, questions, kept))
+
+    def _reranked(self, base: Trial, reader: _Reader, read_top: int) -> Iterator[Trial]:
+        """Every pruner with alphas of its own; the way to fuse is the one that is best when the most is read."""
+        earlier = self._with(self._recorded, base.cascade.tiers)
+
+        def best(keep: Pruner, fusion: Fusion) -> Trial:
+            found = best_reranking(earlier, reader.stored, self._kg, self._checking, keep, fusion)
+            tier = replace(reader.tier, alpha=found.alpha, keep=keep, fusion=fusion)
+            return self._costed(base, reader, tier, found.mrr)
+
+        widest = [best(TopK(read_top), fusion) for fusion in _FUSIONS]
+        fusion = max(widest, key=lambda trial: trial.mrr).cascade.tiers[-1].fusion
+        pruners = self._pruners(earlier, read_top)
+        with progress("trying pruners", total=len(pruners), unit="pruners") as advance:
+            for keep in pruners:
+                yield best(keep, fusion)
+                advance(1)
+
+    def _costed(self, base: Trial, reader: _Reader, tier: Tier, mrr: float) -> Trial:
+        questions = self._checking.questions()[0]
+        assert tier.keep is not None  # noqa: S101 - it reads pairs
+        kept = self._kept(base, tier.keep, questions)
+        tokens = float(read_tokens(reader.stored.scorer, questions, kept).sum())
+        seconds = base.seconds_a_query + reader.speed.seconds(len(kept.ids), tokens) / len(questions)
+        cascade = self._with(self._scorers, (*base.cascade.tiers, tier))
+        return Trial(cascade, mrr, len(kept.ids) / len(questions), seconds)
+
+    def _pruners(self, earlier: Cascade, read_top: int) -> list[Pruner]:
+        """Fixed numbers of candidates, and for each quantile what was learnt from half of valid.
+
+        Never more than was recorded: what is beyond has not been tried.
+        """
+
+        def seen() -> Iterator[Seen]:
+            return seen_by(earlier, self._learning, self._known)
+
+        static, dynamic = StaticTopK(0.5).fit(seen()), DynamicTopK(0.5).fit(seen())
+        pruners: list[Pruner] = [*(TopK(k) for k in WIDTHS if k < read_top), TopK(read_top)]
+        for quantile in QUANTILES:
+            conformal = ConformalTopK(quantile).fit(seen())
+            learnt = static.with_quantile(quantile), dynamic.with_quantile(quantile), conformal
+            pruners += [AtMost(read_top, pruner) for pruner in learnt]
+        return pruners
+
+    # Replaying.
+
+    def _with(self, scorers: Mapping[str, Scorer], tiers: Sequence[Tier]) -> Cascade:
+        """A cascade of the same tiers, with what was recorded or with the real scorers."""
+        exchanged = tuple(replace(tier, scorer=scorers.get(tier.name, tier.scorer)) for tier in tiers)
+        return Cascade(scorers[self._first], exchanged, known=self._known)
+
+    def _kept(self, base: Trial, keep: Pruner, questions: Queries) -> Candidates:
+        """Whom a pruner keeps of what a sum has scored."""
+        scores = self._with(self._recorded, base.cascade.tiers).score_all(questions)
+        return keep.keep(questions, mask_known(scores, questions, self._known))
+
+    def _mrr(self, cascade: Cascade) -> float:
+        return mean_reciprocal_rank(cascade, self._checking, self._filter)
+
+
+def _halves(kg: KnowledgeGraph, seed: int) -> tuple[Triples, Triples]:
+    """Two random halves of valid, or of as much of it as may be recorded; of a single triple, twice the same."""
+    at_most = max(2, _RECORD_BYTES // (2 * 4 * len(kg.entities)))
+    shuffled = np.random.default_rng(seed).permutation(kg.valid)[:at_most]
+    middle = (len(shuffled) + 1) // 2
+    return shuffled[:middle], shuffled[middle:] if len(shuffled) > 1 else shuffled
+
+
+def _subsets(tiers: Sequence[Tier]) -> list[tuple[Tier, ...]]:
+    """All choices of tiers in their order, none of them first."""
+    return [chosen for size in range(len(tiers) + 1) for chosen in combinations(tiers, size)]

@@ -1,0 +1,80 @@
+"""What tuning finds: cascades that were tried on valid, and the best of them within a budget."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cascader.cascade import Cascade, Tier
+from cascader.cascade.cascade import name_of
+from cascader.tuning.budget import Budget
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A cascade that was tried on valid, and what it would cost."""
+
+    cascade: Cascade
+    mrr: float  # on the half of valid that no pruner has learnt from
+    pairs_a_query: float  # that are read together
+    seconds_a_query: float  # as predicted for this machine
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """The tiers' names, the first included."""
+        return (name_of(self.cascade.first), *(tier.name for tier in self.cascade.tiers))
+
+    def as_dict(self) -> dict[str, Any]:
+        """What there is to tell, as JSON can hold it."""
+        return {
+            "tiers": list(self.tiers),
+            "later": [described(tier) for tier in self.cascade.tiers],
+            "valid_mrr": round(self.mrr, 6),
+            "pairs_a_query": round(self.pairs_a_query, 3),
+            "seconds_a_query": self.seconds_a_query,
+        }
+
+
+def described(tier: Tier) -> dict[str, Any]:
+    """A tier of a cascade as JSON can hold it, without what its pruner has learnt."""
+    return {
+        "tier": tier.name,
+        "alpha": tier.alpha.as_dict(),
+        "keep": None if tier.keep is None else tier.keep.as_dict(),
+        "scale": tier.fusion.scale,
+        "tail": tier.fusion.tail,
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cascade to take within a budget, and what it is predicted to cost."""
+
+    trial: Trial
+    query_count: int
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time for all queries."""
+        return self.trial.seconds_a_query * self.query_count
+
+    @property
+    def pairs(self) -> float:
+        """The predicted number of pairs that are read together."""
+        return self.trial.pairs_a_query * self.query_count
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """All that was tried; the first trial is the first tier alone."""
+
+    trials: tuple[Trial, ...]
+
+    @property
+    def best(self) -> Cascade:
+        """The cascade with the highest MRR on valid, whatever it costs; of equals, the cheapest."""
+        return self.plan(Budget(), 1).trial.cascade
+
+    def plan(self, budget: Budget, query_count: int) -> Plan:
+        """The best that fits a budget for so many queries; the first tier alone where nothing else does."""
+        plans = [Plan(trial, query_count) for trial in self.trials]
+        fitting = [plan for plan in plans if budget.allows(plan.seconds, plan.pairs)] or plans[:1]
+        return max(fitting, key=lambda plan: (plan.trial.mrr, -plan.seconds))

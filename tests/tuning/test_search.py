@@ -1,0 +1,174 @@
+"""Tuning is a replay: what it chooses, what it costs, and what survives being kept."""
+
+import numpy as np
+import pytest
+
+from cascader.cascade import Cascade, TopK
+from cascader.errors import DataError, SettingsError
+from cascader.evaluation.protocol import mean_reciprocal_rank
+from cascader.graph import Candidates, KnowledgeGraph, Queries
+from cascader.models import Frequency
+from cascader.tuning import Budget, Plan, ReadingSpeed, load_tuned, save_tuned, tune
+from cascader.tuning.search import _halves
+from tests.evaluation.test_evaluate import random_graph
+
+
+class Noisy:
+    """Knows the answers but for a noise that every question has of its own."""
+
+    def __init__(self, kg, noise, seed):
+        self.known = kg.known()
+        questions = 2 * len(kg.relations) * len(kg.entities)
+        shape = questions, len(kg.entities)
+        self.noise = noise * np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+    def score_all(self, queries):
+        answers = self.known.of(queries)
+        scores = self.noise[queries.keys(self.known.entity_count, self.known.relation_count)]
+        scores[answers.rows, answers.ids] += 1
+        return scores
+
+
+class Reader:
+    """A scorer of pairs that counts each of them, and knows how long they are."""
+
+    name = "reader"
+
+    def __init__(self, scorer):
+        self.scorer, self.seen = scorer, []
+
+    def score(self, queries, candidates):
+        self.seen += zip(
+            queries.anchors[candidates.rows],
+            queries.relations[candidates.rows],
+            queries.predicts_tail[candidates.rows],
+            candidates.ids,
+            strict=True,
+        )
+        return self.scorer.score_all(queries)[candidates.rows, candidates.ids]
+
+    def token_counts(self, queries, candidates):
+        return 10 + candidates.ids % 5
+
+
+@pytest.fixture(scope="module")
+def kg():
+    return random_graph(seed=1, entities=60, triples=900)
+
+
+@pytest.fixture
+def cascade(kg):
+    first, second, third = Frequency().fit(kg), Noisy(kg, 1.0, seed=1), Reader(Noisy(kg, 0.5, seed=2))
+    return Cascade(first).then(second, alpha=0.5, name="second").then(third, alpha=0.5, keep=TopK(1))
+
+
+@pytest.fixture
+def tuned(cascade, kg):
+    return tune(cascade, kg, read_top=20)
+
+
+def test_every_way_is_tried_the_first_tier_alone_first(tuned):
+    tiers = [trial.tiers for trial in tuned.trials]
+    assert tiers[0] == ("frequency",)
+    assert set(tiers) == {
+        ("frequency",),
+        ("frequency", "second"),
+        ("frequency", "reader"),
+        ("frequency", "second", "reader"),
+    }
+    kinds = {
+        trial.as_dict()["later"][-1]["keep"].get("of", {"pruner": "top_k"})["pruner"] for trial in tuned.trials[2:]
+    }
+    assert kinds == {"top_k", "static", "dynamic", "conformal"}
+
+
+def test_the_best_has_the_highest_mrr_on_valid_and_its_figure_is_true(tuned, kg):
+    best = max(tuned.trials, key=lambda trial: trial.mrr)
+    assert tuned.plan(Budget(), 1).trial.mrr == best.mrr
+    _, checking = _halves(kg, seed=0)
+    figure = mean_reciprocal_rank(best.cascade, Queries.from_triples(checking), kg.known(("train", "valid")))
+    assert figure == pytest.approx(best.mrr, abs=1e-6)
+
+
+def test_no_pair_of_valid_is_read_twice_but_to_see_how_fast_it_is(cascade, kg, monkeypatch):
+    monkeypatch.setattr(ReadingSpeed, "measure", lambda *_: ReadingSpeed(1.0, 0.0))
+    tune(cascade, kg, read_top=20)
+    seen = cascade.tiers[-1].scorer.seen
+    assert len(seen) == len(set(seen)) > 0
+
+
+def test_nothing_beyond_what_was_read_is_ever_kept(tuned):
+    assert max(trial.pairs_a_query for trial in tuned.trials) <= 20
+
+
+def test_a_larger_budget_never_gives_a_worse_plan(tuned):
+    plans = [tuned.plan(Budget(pairs=pairs), 100) for pairs in (0, 200, 500, 1000, 2000)]
+    figures = [plan.trial.mrr for plan in plans]
+    assert figures == sorted(figures)
+    assert all(plan.pairs <= pairs for plan, pairs in zip(plans, (0, 200, 500, 1000, 2000), strict=True))
+
+
+def test_a_budget_too_small_for_anything_leaves_the_first_tier(tuned):
+    plan = tuned.plan(Budget(seconds=0), 1000)
+    assert plan.trial.tiers == ("frequency",)
+    assert isinstance(plan, Plan)
+
+
+def test_kept_and_loaded_it_answers_alike(tuned, cascade, kg, tmp_path):
+    save_tuned(tuned, tmp_path, {"kge": "1"})
+    scorers = {"frequency": cascade.first, **{tier.name: tier.scorer for tier in cascade.tiers}}
+    loaded = load_tuned(tmp_path, {"kge": "1"}, scorers, kg.known(("train",)))
+    queries = Queries.from_triples(kg.test)
+    for before, after in zip(tuned.trials, loaded.trials, strict=True):
+        assert after.tiers == before.tiers
+        np.testing.assert_array_equal(before.cascade.score_all(queries), after.cascade.score_all(queries))
+
+
+def test_what_was_tuned_for_other_models_is_not_used(tuned, cascade, tmp_path):
+    save_tuned(tuned, tmp_path, {"kge": "1"})
+    assert load_tuned(tmp_path, {"kge": "2"}, {"frequency": cascade.first}, None) is None
+    assert load_tuned(tmp_path / "elsewhere", {"kge": "1"}, {"frequency": cascade.first}, None) is None
+
+
+def test_a_newer_format_is_named(tuned, cascade, tmp_path):
+    save_tuned(tuned, tmp_path, {})
+    path = tmp_path / "tuning.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
+    with pytest.raises(DataError, match="is of format 9, expected 1"):
+        load_tuned(tmp_path, {}, {"frequency": cascade.first}, None)
+
+
+def test_three_valid_triples_are_enough(kg, cascade):
+    small = KnowledgeGraph("small", kg.entities, kg.relations, kg.train, kg.valid[:3], kg.test)
+    assert tune(cascade, small, read_top=5).best.score_all(Queries.from_triples(kg.test)).shape[1] == 60
+
+
+def test_without_valid_there_is_nothing_to_tune_on(kg, cascade):
+    none = KnowledgeGraph("none", kg.entities, kg.relations, kg.train, kg.valid[:0], kg.test)
+    with pytest.raises(DataError, match="has no valid triples to tune on"):
+        tune(cascade, none)
+    with pytest.raises(SettingsError, match="read_top is 0"):
+        tune(cascade, kg, read_top=0)
+
+
+@pytest.mark.parametrize("settings", [{"seconds": -1}, {"pairs": float("nan")}])
+def test_an_impossible_budget_is_an_error(settings):
+    with pytest.raises(SettingsError, match="expected 0 or more"):
+        Budget(**settings)
+
+
+def test_reading_speed_tells_short_pairs_from_long_ones(kg):
+    class Slow(Reader):
+        def token_counts(self, queries, candidates):
+            return np.where(candidates.ids < 30, 10, 1000)
+
+        def score(self, queries, candidates):
+            import time
+
+            time.sleep(1e-6 * self.token_counts(queries, candidates).sum())
+            return np.zeros(len(candidates.ids), np.float32)
+
+    queries = Queries.from_triples(kg.valid)[:10]
+    everyone = Candidates.from_lists([list(range(60))] * 10)
+    speed = ReadingSpeed.measure(Slow(None), queries, everyone)
+    assert speed.seconds(100, 100_000) > 10 * speed.seconds(100, 1_000)
