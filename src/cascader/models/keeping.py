@@ -1,13 +1,30 @@
 """A model's folder: `model.json` says what it is, `model.safetensors` holds what it has learnt."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from cascader.errors import DataError
-from cascader.storage import read_json
+from cascader.storage import atomic_file, read_json, write_json
+
+
+def write_model(
+    folder: Path,
+    name: str,
+    model_format: int,
+    recipe: Mapping[str, Any],
+    history: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+) -> None:
+    """Write `model.safetensors`, then `model.json`: where that one is, the model is whole."""
+    from safetensors.torch import save_file
+
+    with atomic_file(folder / "model.safetensors") as temporary:
+        save_file({part: tensor.contiguous() for part, tensor in tensors.items()}, temporary)
+    saved = {"format": model_format, "model": name, "recipe": recipe, "history": history}
+    write_json(folder / "model.json", saved)
 
 
 def read_model(

@@ -78,6 +78,9 @@ def test_saved_and_loaded_it_scores_the_same(toy, kind, tmp_path):
     loaded = load_dual_encoder(tmp_path, toy)
     np.testing.assert_allclose(loaded.score_all(queries), model.score_all(queries), rtol=1e-5, atol=1e-6)
     assert loaded.recipe == model.recipe
+    loaded.save(tmp_path / "again")
+    again = load_dual_encoder(tmp_path / "again", toy)
+    np.testing.assert_array_equal(again.score_all(queries), loaded.score_all(queries))
 
 
 def test_a_tuned_encoder_loads_in_transformers(toy, tiny_model, tmp_path):
@@ -87,7 +90,7 @@ def test_a_tuned_encoder_loads_in_transformers(toy, tiny_model, tmp_path):
     model.save(tmp_path)
     AutoTokenizer.from_pretrained(tmp_path / "encoder")
     weights = AutoModel.from_pretrained(tmp_path / "encoder").state_dict()
-    ours = model._base.encoder.state_dict()
+    ours = model._encoder().encoder.state_dict()
     before = AutoModel.from_pretrained(tiny_model).state_dict()
     for name, tensor in ours.items():
         assert torch.equal(weights[name], tensor)
