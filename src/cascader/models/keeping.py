@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from cascader.errors import DataError
-from cascader.storage import atomic_file, read_json, write_json
+from cascader.storage import read_json, write_json, write_tensors
 
 
 def write_model(
@@ -19,10 +19,7 @@ def write_model(
     tensors: Mapping[str, Tensor],
 ) -> None:
     """Write `model.safetensors`, then `model.json`: where that one is, the model is whole."""
-    from safetensors.torch import save_file
-
-    with atomic_file(folder / "model.safetensors") as temporary:
-        save_file({part: tensor.contiguous() for part, tensor in tensors.items()}, temporary)
+    write_tensors(folder / "model.safetensors", tensors)
     saved = {"format": model_format, "model": name, "recipe": recipe, "history": history}
     write_json(folder / "model.json", saved)
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from cascader.errors import DataError
-from cascader.storage import atomic_file
+from cascader.storage import write_tensors
 
 FORMAT = 1
 
@@ -23,12 +23,8 @@ class Checkpoint:
 
     def save(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write all tensors, and how far the training has come."""
-        from safetensors.torch import save_file
-
         header = {"format": FORMAT, "identity": self.identity, "progress": progress}
-        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        with atomic_file(self.path) as temporary:
-            save_file(contiguous, temporary, metadata={"cascader": json.dumps(header, sort_keys=True)})
+        write_tensors(self.path, tensors, {"cascader": json.dumps(header, sort_keys=True)})
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The tensors and the progress, or None where there is no checkpoint yet."""
