@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, layer_norm, logsigmoid, normalize
 
 from cascader.models.language.readers import Reader
 from cascader.models.language.recipes import DualRecipe
-from cascader.training.losses import softmax_loss
+from cascader.training.losses import masked_softmax_loss, softmax_loss
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ContrastiveTowers(Towers):
 
     def __init__(self, width: int, relation_count: int, recipe: DualRecipe) -> None:
         super().__init__()
-        self._width, self._margin = width, recipe.margin
+        self._width, self._margin, self._other_answers = width, recipe.margin, recipe.other_answers
         self.entity_network = _network(width, recipe.hidden, recipe.dim, recipe.dropout)
         self.anchor_network = _network(width, recipe.hidden, recipe.dim, recipe.dropout)
         self.relation_network = nn.Linear(width, recipe.dim)
@@ -80,6 +80,8 @@ class ContrastiveTowers(Towers):
         scores = questions @ self.entity_vectors(reader, asked.compared).T
         if self._margin:
             scores = scores - self._margin * self.log_scale.exp() * asked.is_known
+        if self._other_answers == "masked":
+            return masked_softmax_loss(scores, asked.rows, asked.answers, asked.weights, asked.is_known)
         return softmax_loss(scores, asked.rows, asked.answers, asked.weights, label_smoothing=0.0)
 
     def _scaled(self, vectors: Tensor) -> Tensor:
