@@ -84,6 +84,24 @@ def test_saved_and_loaded_it_scores_the_same(toy, kind, tmp_path):
     np.testing.assert_array_equal(again.score_all(queries), loaded.score_all(queries))
 
 
+def test_the_seconds_before_the_loop_are_kept_and_those_of_a_resumed_training_added(toy, tiny_model, tmp_path):
+    settings = {"base": tiny_model, "tuned_layers": 1, "dim": 8}
+    first = DualEncoder(epochs=1, **settings).fit(toy, tmp_path).history_["preparing_seconds"]
+    resumed = DualEncoder(epochs=2, **settings).fit(toy, tmp_path)
+    assert resumed.history_["preparing_seconds"] > first > 0
+    assert resumed.about()["training"]["preparing_seconds"] == round(resumed.history_["preparing_seconds"], 1)
+
+
+def test_a_model_from_before_those_seconds_were_kept_still_loads(toy, tiny_model, tmp_path):
+    import json
+
+    DualEncoder(base=tiny_model, epochs=1).fit(toy).save(tmp_path)
+    saved = json.loads((tmp_path / "model.json").read_text())
+    del saved["history"]["preparing_seconds"]
+    (tmp_path / "model.json").write_text(json.dumps(saved))
+    assert load_dual_encoder(tmp_path, toy).about()["training"]["preparing_seconds"] is None
+
+
 def test_a_tuned_encoder_loads_in_transformers(toy, tiny_model, tmp_path):
     from transformers import AutoModel, AutoTokenizer
 

@@ -1,5 +1,6 @@
 """What both language model tiers share: how a training is started, resumed and described, and how a tier is kept."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,9 +47,11 @@ class LanguageTier(ABC, Generic[AnyRecipe]):
         """Train on the graph's texts; with a `folder`, interrupted training goes on there where it stopped."""
         if len(kg.train) == 0:
             raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
+        started = time.monotonic()
         training = self._prepare(kg, earlier)
+        prepared = time.monotonic() - started
         schedule = Schedule(self._length(), self.recipe.valid_every, self.recipe.patience, max_minutes)
-        self.history_ = train(training, schedule, self._checkpoint(kg, folder, earlier)).as_dict()
+        self.history_ = train(training, schedule, self._checkpoint(kg, folder, earlier), prepared).as_dict()
         self._finish(training)
         return self
 
