@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,14 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file to go on from, and what it must have been made with: `identity` names model, graph and settings."""
+    """A file to go on from, and what it must have been made with: `identity` names model, graph and settings.
+
+    A file from before a setting existed was made with that setting's default, in `defaults`.
+    """
 
     path: Path
     identity: Mapping[str, Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def save(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write all tensors, and how far the training has come."""
@@ -46,8 +50,9 @@ class Checkpoint:
                 f"{self.path} is a checkpoint of format {header.get('format')}, expected {FORMAT}. It was written by "
                 "another version of cascader: use that one, or delete the file to start anew."
             )
-        found = json.loads(json.dumps(header["identity"]))
         wanted = json.loads(json.dumps(self.identity))
+        assumed = {name: value for name, value in self.defaults.items() if name in wanted}
+        found = json.loads(json.dumps({**assumed, **header["identity"]}))
         for key in sorted({*found, *wanted}):
             if found.get(key) != wanted.get(key):
                 raise DataError(

@@ -40,7 +40,8 @@ def _checkpoint(model: Embedding, kg: KnowledgeGraph, folder: Path | None) -> Ch
         return None
     # More epochs or more patience may be asked for later; anything else makes it another training.
     settings = {k: v for k, v in model.recipe.as_dict().items() if k not in ("epochs", "patience")}
-    return Checkpoint(folder / "checkpoint.safetensors", {"model": model.name, "data hash": kg.data_hash, **settings})
+    identity = {"model": model.name, "data hash": kg.data_hash, **settings}
+    return Checkpoint(folder / "checkpoint.safetensors", identity, type(model)().recipe.as_dict())
 
 
 def _check_memory(model: Embedding, kg: KnowledgeGraph) -> None:

@@ -72,7 +72,7 @@ class LanguageTier(ABC, Generic[AnyRecipe]):
             return None
         settings = {name: value for name, value in self.recipe.as_dict().items() if name not in _MAY_GROW}
         identity = {"model": self.name, "data hash": kg.data_hash, self.beside_earlier: earlier is not None, **settings}
-        return Checkpoint(Path(folder) / "checkpoint.safetensors", identity)
+        return Checkpoint(Path(folder) / "checkpoint.safetensors", identity, type(self.recipe)().as_dict())
 
     # Keeping.
 
