@@ -1,88 +1,123 @@
-"""Pairs a second of a cross encoder, against sentence-transformers' CrossEncoder.predict with the same weights.
+"""Pairs a second of our cross encoders, against sentence-transformers' CrossEncoder.predict with the same weights.
 
-5,000 pairs of RepoDB, the top of tier 1 for test questions; the whole cross encoder in float32 and int8, and one that
-is split in the middle. Beside each speed: the MRR of the reranking that it feeds, on a sample of valid.
-Usage: python bench/cross_encoder.py RUN [--repeats N], where RUN has the tiers kge and cross (cascader fit repodb)
+5,000 distinct pairs of RepoDB, tier 1's favourites for test questions. "torch" and "int8" are a whole cross encoder,
+the one whose weights the peer gets, head included; "split" and "split_int8" another that was trained split at a layer:
+weights trained at one split cannot be read at another. Beside each speed: the valid MRR of the reranking that it feeds,
+and how far that is from the peer's. What is read only once, when a cross encoder is loaded, stands apart in the record.
+
+Usage: python bench/cross_encoder.py [--whole RUN] [--split RUN] [--pairs N] [--valid N] [--threads N] [--repeats N]
+A run has the tiers kge and cross (cascader fit repodb); one that is missing is trained first, some ten minutes each.
 """
 
 import argparse
 import json
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from cascader import Queries, load_run
 from cascader.cascade import TopK
-from cascader.graph import Candidates
+from cascader.datasets import load_dataset
+from cascader.errors import SettingsError
+from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models.language import CrossEncoder
+from cascader.models.language.int8 import UpperLayers
+from cascader.models.language.precision import in_int8
+from cascader.models.language.sampling import sampled
 from cascader.models.language.texts import phrase_of, text_of
+from cascader.runs import is_finished, load_tier
+from cascader.storage import read_json
 from cascader.tuning import best_reranking
 from measuring import in_own_process, median, report
 
-PAIRS = 5000
 TOP = 50
-THREADS = 2
-VALID_TRIPLES = 60
+SPLIT_LAYER = 3
+PEER_BATCH = 32  # its own default
+RUNS = Path("runs") / "bench"
+#: By name: which run, and in what its upper layers compute.
+CASES = {
+    "torch": ("whole", "float32"),
+    "int8": ("whole", "int8"),
+    "split": ("split", "float32"),
+    "split_int8": ("split", "int8"),
+}
 
 
-def job(run: Any) -> tuple[Queries, Candidates]:
-    """The pairs to score: tier 1's favourites for test questions."""
-    queries = Queries.from_triples(run.kg.test)[: PAIRS // TOP]
-    return queries, TopK(TOP).keep(queries, run.kge.score_all(queries))
+@dataclass(frozen=True)
+class Job:
+    """The same pairs for all: tier 1 is that of the first run."""
 
+    kg: KnowledgeGraph
+    runs: dict[str, Path]
+    kge: Any
+    queries: Queries
+    candidates: Candidates
 
-def ours(run: Any, split_layer: int, precision: str) -> dict[str, float]:
-    """Our pairs a second, and the valid MRR of the reranking."""
-    cross = _encoder(run, split_layer)
-    if precision == "int8":
-        from cascader.models.language.int8 import UpperLayers
-        from cascader.models.language.precision import in_int8
+    @classmethod
+    def of(cls, runs: dict[str, Path], pair_count: int) -> "Job":
+        """Distinct test questions of both sides, with tier 1's favourites."""
+        kg = load_dataset("repodb")
+        for folder in runs.values():
+            _check_run(folder, kg)
+        kge = load_tier(runs["whole"], "kge", kg)
+        distinct = Queries.from_triples(kg.test).questions()[0]
+        chosen = np.random.default_rng(0).permutation(len(distinct))[: max(1, pair_count // TOP)]
+        queries = distinct[np.sort(chosen)]
+        return cls(kg, runs, kge, queries, TopK(TOP).keep(queries, kge.score_all(queries)))
 
-        cross._layers = in_int8(UpperLayers(cross._reader.upper, cross._head).eval(), cross._base.width)
-    queries, candidates = job(run)
-    cross.score(queries[:2], Candidates(candidates.offsets[:3], candidates.ids[: candidates.offsets[2]]))  # to warm up
-    started = time.perf_counter()
-    cross.score(queries, candidates)
-    seconds = time.perf_counter() - started
-    sample = Queries.from_triples(run.kg.valid[:VALID_TRIPLES])
-    return {
-        "pairs_per_second": len(candidates.ids) / seconds,
-        "valid_mrr": best_reranking(run.kge, cross, run.kg, sample, TopK(TOP)).mrr,
-    }
-
-
-def _encoder(run: Any, split_layer: int) -> CrossEncoder:
-    """The run's own cross encoder, or, at another split, its weights read there."""
-    cross = run.tier("cross")
-    if cross.recipe.split_layer == split_layer:
+    def cross_encoder(self, run: str, precision: str) -> CrossEncoder:
+        """A run's cross encoder, computing as told, whatever it was saved with."""
+        cross: CrossEncoder = load_tier(self.runs[run], "cross", self.kg)
+        layers = UpperLayers(cross._reader.upper, cross._head).eval()
+        cross._layers = in_int8(layers, cross._base.width) if precision == "int8" else layers
         return cross
-    other = CrossEncoder(**{**cross.recipe.as_dict(), "split_layer": split_layer})
-    other.history_ = cross.history_
-    tensors = {f"head/{name}": tensor for name, tensor in cross._head.state_dict().items()}
-    return other.load_tensors({**tensors, "parts": cross._reader.parts}, run.kg, run.folder / "tiers" / "cross")
 
 
-def theirs(run: Any) -> dict[str, float]:
-    """Sentence-transformers' pairs a second, with the same encoder, on the same texts."""
-    from sentence_transformers import CrossEncoder as Peer
+def _check_run(folder: Path, kg: KnowledgeGraph) -> None:
+    about = read_json(folder / "run.json")
+    if about["data_hash"] != kg.data_hash or not {"kge", "cross"} <= set(about["tiers"]):
+        raise SettingsError(f"{folder} is no run of repodb with the tiers kge and cross. Name another, or none.")
 
-    cross, kg = run.tier("cross"), run.kg
-    peer = Peer(str(run.folder / "tiers" / "cross" / "encoder"), num_labels=1, max_length=512, device="cpu")
-    queries, candidates = job(run)
-    texts = [_cut(cross, text_of(entity)) for entity in kg.entities]
-    questions = [
-        f"{phrase_of(kg.relations[relation].name, tail)} | {texts[anchor]}"
-        for anchor, relation, tail in zip(queries.anchors, queries.relations, queries.predicts_tail, strict=True)
-    ]
-    pairs = [(questions[row], texts[entity]) for row, entity in zip(candidates.rows, candidates.ids, strict=True)]
-    peer.predict(pairs[:64], batch_size=32, show_progress_bar=False)
-    started = time.perf_counter()
-    peer.predict(pairs, batch_size=32, show_progress_bar=False)
-    return {"pairs_per_second": len(pairs) / (time.perf_counter() - started)}
+
+class Peer:
+    """Sentence-transformers' cross encoder with the weights of ours, on the texts as far as ours reads them."""
+
+    def __init__(self, cross: CrossEncoder, kg: KnowledgeGraph) -> None:
+        from sentence_transformers import CrossEncoder as TheirCrossEncoder
+
+        self._kg, self._texts = kg, [_cut(cross, text_of(entity)) for entity in kg.entities]
+        with tempfile.TemporaryDirectory() as folder:
+            _save_as_classifier(cross, Path(folder))
+            self._model = TheirCrossEncoder(folder, num_labels=1, device="cpu", activation_fn=torch.nn.Identity())
+
+    def score(self, queries: Queries, candidates: Candidates) -> Any:
+        """Score the candidates of each query; shape (candidates,)."""
+        questions = [
+            f"{phrase_of(self._kg.relations[relation].name, tail)} | {self._texts[anchor]}"
+            for anchor, relation, tail in zip(queries.anchors, queries.relations, queries.predicts_tail, strict=True)
+        ]
+        rows = zip(candidates.rows, candidates.ids, strict=True)
+        pairs = [(questions[row], self._texts[entity]) for row, entity in rows]
+        return self._model.predict(pairs, batch_size=PEER_BATCH, show_progress_bar=False)
+
+
+def _save_as_classifier(cross: CrossEncoder, folder: Path) -> None:
+    """Our encoder and head as transformers' own classifier: they have the same layers."""
+    from transformers import AutoModelForSequenceClassification
+
+    cross._base.save(folder / "encoder")
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "encoder", num_labels=1)
+    model.base_model.pooler.dense.load_state_dict(cross._head.pooler.state_dict())
+    model.classifier.load_state_dict(cross._head.classifier.state_dict())
+    model.save_pretrained(folder)
+    cross._base.tokenizer.save_pretrained(folder)
 
 
 def _cut(cross: CrossEncoder, text: str) -> str:
@@ -93,48 +128,105 @@ def _cut(cross: CrossEncoder, text: str) -> str:
     return cut
 
 
-CASES = {"torch": (0, "float32"), "int8": (0, "int8"), "split": (3, "float32"), "split_int8": (3, "int8")}
+def measure_speed(job: Job, scorer: Any) -> dict[str, float]:
+    """Pairs a second, after a few to warm up."""
+    few = Candidates(job.candidates.offsets[:2], job.candidates.ids[: job.candidates.offsets[1]])
+    scorer.score(job.queries[:1], few)
+    started = time.perf_counter()
+    scorer.score(job.queries, job.candidates)
+    return {"pairs_per_second": len(job.candidates.ids) / (time.perf_counter() - started)}
 
 
-def run_one(folder: str, case: str) -> None:
+def measure_mrr(job: Job, scorer: Any, triple_count: int) -> dict[str, Any]:
+    """The valid MRR of reranking tier 1's top, and the scores of one question for a look at whether all score alike."""
+    queries = Queries.from_triples(sampled(job.kg.valid, triple_count, seed=0))
+    few = Candidates(job.candidates.offsets[:2], job.candidates.ids[: job.candidates.offsets[1]])
+    return {
+        "valid_mrr": best_reranking(job.kge, scorer, job.kg, queries, TopK(TOP)).mrr,
+        "scores": scorer.score(job.queries[:1], few).tolist(),
+    }
+
+
+def run_one(arguments: argparse.Namespace) -> None:
     """Measure one case, and print what was found as JSON."""
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(arguments.threads)
     warnings.simplefilter("ignore")
-    run = load_run(folder)
-    print(json.dumps(theirs(run) if case == "peer" else ours(run, *CASES[case])))
+    job = Job.of({"whole": arguments.whole, "split": arguments.split}, arguments.pairs)
+    started = time.perf_counter()
+    cross = job.cross_encoder(*CASES.get(arguments.one, CASES["torch"]))
+    loading = time.perf_counter() - started
+    scorer = Peer(cross, job.kg) if arguments.one == "peer" else cross
+    found = measure_speed(job, scorer) if arguments.what == "speed" else measure_mrr(job, scorer, arguments.valid)
+    print(json.dumps({**found, "loading_seconds": loading, "pairs": len(job.candidates.ids)}))
 
 
-def run_all(folder: str, repeats: int) -> None:
+def run_all(arguments: argparse.Namespace) -> None:
     """Measure all in turn, and report how they compare."""
+    train_if_missing(arguments.whole, 0)
+    train_if_missing(arguments.split, SPLIT_LAYER)
+    options = [f"--{name}={getattr(arguments, name)}" for name in ("whole", "split", "pairs", "valid", "threads")]
+
+    def one(case: str, what: str) -> dict[str, Any]:
+        return in_own_process(Path(__file__), *options, "--one", case, "--what", what, threads=arguments.threads)
+
     found: dict[str, list[dict[str, Any]]] = {case: [] for case in ("peer", *CASES)}
-    for _ in range(repeats):
+    for _ in range(arguments.repeats):
         for case, runs in found.items():
-            runs.append(in_own_process(Path(__file__), folder, "--one", case, threads=THREADS))
+            runs.append(one(case, "speed"))
             print(f"{case}: {runs[-1]['pairs_per_second']:.0f} pairs/s", flush=True)
+    looks = {case: one(case, "mrr") for case in found}
+    changes = {case: looks[case]["valid_mrr"] - looks["peer"]["valid_mrr"] for case in CASES}
+    for case, change in changes.items():
+        print(f"change of valid MRR: {case} {change:+.4f}")
     speeds = {case: median(runs, "pairs_per_second") for case, runs in found.items()}
-    mrrs = {case: float(np.median([run["valid_mrr"] for run in found[case]])) for case in CASES}
     report(
         "cross_encoder",
         {f"{case}_vs_sentence_transformers": speeds[case] / speeds["peer"] for case in CASES},
         {
-            "what": f"{PAIRS} pairs of RepoDB; the valid MRR of reranking tier 1's top {TOP}, {VALID_TRIPLES} triples",
-            "threads": THREADS,
-            "repeats": repeats,
+            "what": f"{found['peer'][0]['pairs']:,} distinct pairs of RepoDB; the valid MRR of reranking tier 1's top "
+            f"{TOP} for {arguments.valid} valid triples, both sides",
+            "threads": arguments.threads,
+            "repeats": arguments.repeats,
+            "split_layer": _split_layer(arguments.split),
             "pairs_per_second": speeds,
-            "valid_mrr": mrrs,
+            "loading_seconds": {case: median(found[case], "loading_seconds") for case in CASES},
+            "valid_mrr": {case: look["valid_mrr"] for case, look in looks.items()},
+            "change_of_valid_mrr": changes,
+            "largest_difference_from_peer": float(
+                np.abs(np.subtract(looks["torch"]["scores"], looks["peer"]["scores"])).max()
+            ),
         },
         ["torch", "transformers", "sentence-transformers", "onnxruntime"],
     )
 
 
+def train_if_missing(folder: Path, split_layer: int) -> None:
+    """Train a short run: what is measured is mostly speed, but the weights should be able to rerank."""
+    if is_finished(folder):
+        return
+    settings = [f"cross.split_layer={split_layer}", "cross.rounds=8", "cross.valid_every=4"]
+    options = [part for setting in settings for part in ("--set", setting)]
+    command = [sys.executable, "-m", "cascader", "fit", "repodb", "--tiers", "kge,cross", "--max-minutes", "5"]
+    subprocess.run([*command, *options, "--out", str(folder)], check=True)
+
+
+def _split_layer(folder: Path) -> int:
+    return int(read_json(folder / "tiers" / "cross" / "model.json")["recipe"]["split_layer"])
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("run", help="a run of repodb with the tiers kge and cross")
+    parser.add_argument("--whole", type=Path, default=RUNS / "repodb-whole", help="a run trained with split_layer 0")
+    parser.add_argument("--split", type=Path, default=RUNS / "repodb-split", help="a run trained with another one")
+    parser.add_argument("--pairs", type=int, default=5000)
+    parser.add_argument("--valid", type=int, default=100, help="valid triples for the MRR")
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--one", metavar="CASE", help=argparse.SUPPRESS)
+    parser.add_argument("--what", choices=("speed", "mrr"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    run_one(arguments.run, arguments.one) if arguments.one else run_all(arguments.run, arguments.repeats)
+    run_one(arguments) if arguments.one else run_all(arguments)
 
 
 if __name__ == "__main__":

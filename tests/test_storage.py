@@ -1,13 +1,35 @@
 import os
+import resource
 import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
 from cascader.errors import StorageError
-from cascader.storage import atomic_file, atomic_folder, locked, sha256_of_folder, write_json, write_text
+from cascader.storage import (
+    atomic_file,
+    atomic_folder,
+    locked,
+    replaced_folder,
+    sha256_of_folder,
+    write_json,
+    write_tensors,
+    write_text,
+)
+
+
+@contextmanager
+def with_files_of_at_most(size):
+    """A disk that is full after so many bytes of a file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -52,6 +74,59 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path):
     ):
         temporary.symlink_to("/dev/full")  # a real device on which every write fails
         temporary.write_bytes(b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensors_and_a_full_disk(tmp_path):
+    import torch
+
+    write_tensors(tmp_path / "x.safetensors", {"old": torch.zeros(2).expand(3, 2)})
+    before = (tmp_path / "x.safetensors").read_bytes()
+    with with_files_of_at_most(1000), pytest.raises(StorageError, match="cannot write .*x.safetensors: File too large"):
+        write_tensors(tmp_path / "x.safetensors", {"new": torch.zeros(1000)})
+    assert (tmp_path / "x.safetensors").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
+
+
+def test_what_a_library_says_of_other_things_is_left_as_it_is(tmp_path):
+    import torch
+
+    shared = torch.zeros(3)
+    with pytest.raises(RuntimeError, match="share memory"):
+        write_tensors(tmp_path / "x.safetensors", {"one": shared, "same": shared})
+
+
+def test_a_folder_gives_way_only_to_a_whole_one(tmp_path):
+    for content in ("old", "new"):
+        with replaced_folder(tmp_path / "out") as temporary:
+            (temporary / content).write_text("")
+    with pytest.raises(RuntimeError), replaced_folder(tmp_path / "out") as temporary:
+        raise RuntimeError
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "new"]
+
+
+def test_a_language_model_and_a_full_disk(tmp_path, tiny_model):
+    from cascader.models.language.base_model import load_base_model
+
+    base = load_base_model(tiny_model)
+    base.save(tmp_path / "encoder")
+    before = sorted((path.name, path.stat().st_size) for path in (tmp_path / "encoder").iterdir())
+    with with_files_of_at_most(1000), pytest.raises(StorageError, match="cannot write .*encoder: File too large"):
+        base.save(tmp_path / "encoder")
+    assert sorted((path.name, path.stat().st_size) for path in (tmp_path / "encoder").iterdir()) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
+
+
+def test_a_tokenizer_and_a_full_disk(tmp_path, tiny_model):
+    from cascader.models.language.base_model import load_base_model
+
+    tokenizer = load_base_model(tiny_model).tokenizer
+    with (
+        pytest.raises(StorageError, match="cannot write .*encoder: File too large"),
+        with_files_of_at_most(1000),
+        replaced_folder(tmp_path / "encoder") as temporary,
+    ):
+        tokenizer.save_pretrained(temporary)
     assert list(tmp_path.iterdir()) == []
 
 

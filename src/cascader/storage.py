@@ -5,6 +5,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import time
@@ -12,9 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cascader.errors import DataError, StorageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
@@ -55,6 +59,22 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def replaced_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`; if the block succeeds, it takes the place of what was there."""
+    with _explained(path):
+        temporary, old = _temporary_beside(path), _temporary_beside(path)
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            if path.exists():
+                path.replace(old)
+            temporary.replace(path)
+        finally:
+            for folder in (temporary, old):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
 def _temporary_beside(path: Path) -> Path:
     """A new name; what a killed process left under such a name long ago is removed."""
     for old in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
@@ -73,8 +93,20 @@ def _flush_to_disk(path: Path) -> None:
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}. What was there is unchanged.") from error
+    except Exception as error:
+        reason = _said_by_the_disk(error)
+        if reason is None:
+            raise
+        raise StorageError(f"cannot write {path}: {reason}. What was there is unchanged.") from error
+
+
+def _said_by_the_disk(error: Exception) -> str | None:
+    """Why a file could not be written, or None if that is not what went wrong."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    # Libraries in Rust, safetensors and tokenizers, have error types of their own for it.
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return os.strerror(int(number[1])) if number else None
 
 
 @contextmanager
@@ -126,6 +158,15 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} holds a JSON {type(content).__name__}, expected an object.")
     return content
+
+
+def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping[str, str] | None = None) -> None:
+    """Write named tensors as a safetensors file, atomically."""
+    from safetensors.torch import save_file
+
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    with atomic_file(path) as temporary:
+        save_file(contiguous, temporary, None if metadata is None else dict(metadata))
 
 
 def write_parquet(path: Path, columns: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ def describe(run: Annotated[Path, typer.Argument(help="A folder that `cascader f
                 f"{model.parameter_count:,}",
                 f"{_pairs_a_second(tier, model, loaded.kg):,.0f}",
                 f"{_bytes(tier_folder(run, tier)) / 1e6:,.1f} MB",
-                f"{training['seconds']:,.0f} s",
+                f"{training['seconds'] + (training['preparing_seconds'] or 0):,.0f} s",
                 "" if training["valid_mrr"] is None else f"{training['valid_mrr']:.4f}",
             ]
         )

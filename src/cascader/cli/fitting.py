@@ -263,4 +263,5 @@ def _say_plan(kg: KnowledgeGraph, tier: str, model: Any, folder: Path) -> None: 
 def _say_trained(history: dict[str, Any]) -> None:
     best = history["best_epoch"]
     chosen = f", best on valid after {best}" if best else "; there is no valid to choose on"
-    say(f"Trained {history['epoch']} epochs in {history['seconds']:.0f} s{chosen}.")
+    seconds, preparing = history["seconds"], history["preparing_seconds"]
+    say(f"Trained {history['epoch']} epochs in {seconds:.0f} s, after {preparing:.0f} s of preparing{chosen}.")

@@ -41,11 +41,12 @@ def _row(evaluation: Evaluation) -> list[str]:
 
 
 def _training_seconds(about: Any) -> float | None:  # noqa: ANN401 - what JSON may hold
-    """The seconds of all trainings that a result stands on."""
+    """The seconds of all trainings that a result stands on, with what was prepared for them."""
     if not isinstance(about, dict):
         return None
-    own = about.get("training", {}).get("seconds") if isinstance(about.get("training"), dict) else None
-    parts = [own, *(_training_seconds(part) for part in about.values())]
+    training = about["training"] if isinstance(about.get("training"), dict) else {}
+    own = [training.get("seconds"), training.get("preparing_seconds")]
+    parts = [*own, *(_training_seconds(part) for part in about.values())]
     known = [seconds for seconds in parts if seconds is not None]
     return sum(known) if known else None
 

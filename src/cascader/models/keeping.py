@@ -1,13 +1,27 @@
 """A model's folder: `model.json` says what it is, `model.safetensors` holds what it has learnt."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from cascader.errors import DataError
-from cascader.storage import read_json
+from cascader.storage import read_json, write_json, write_tensors
+
+
+def write_model(
+    folder: Path,
+    name: str,
+    model_format: int,
+    recipe: Mapping[str, Any],
+    history: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+) -> None:
+    """Write `model.safetensors`, then `model.json`: where that one is, the model is whole."""
+    write_tensors(folder / "model.safetensors", tensors)
+    saved = {"format": model_format, "model": name, "recipe": recipe, "history": history}
+    write_json(folder / "model.json", saved)
 
 
 def read_model(

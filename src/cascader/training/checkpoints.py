@@ -2,33 +2,33 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from cascader.errors import DataError
-from cascader.storage import atomic_file
+from cascader.storage import write_tensors
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file to go on from, and what it must have been made with: `identity` names model, graph and settings."""
+    """A file to go on from, and what it must have been made with: `identity` names model, graph and settings.
+
+    A file from before a setting existed was made with that setting's default, in `defaults`.
+    """
 
     path: Path
     identity: Mapping[str, Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def save(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write all tensors, and how far the training has come."""
-        from safetensors.torch import save_file
-
         header = {"format": FORMAT, "identity": self.identity, "progress": progress}
-        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        with atomic_file(self.path) as temporary:
-            save_file(contiguous, temporary, metadata={"cascader": json.dumps(header, sort_keys=True)})
+        write_tensors(self.path, tensors, {"cascader": json.dumps(header, sort_keys=True)})
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The tensors and the progress, or None where there is no checkpoint yet."""
@@ -50,8 +50,9 @@ class Checkpoint:
                 f"{self.path} is a checkpoint of format {header.get('format')}, expected {FORMAT}. It was written by "
                 "another version of cascader: use that one, or delete the file to start anew."
             )
-        found = json.loads(json.dumps(header["identity"]))
         wanted = json.loads(json.dumps(self.identity))
+        assumed = {name: value for name, value in self.defaults.items() if name in wanted}
+        found = json.loads(json.dumps({**assumed, **header["identity"]}))
         for key in sorted({*found, *wanted}):
             if found.get(key) != wanted.get(key):
                 raise DataError(

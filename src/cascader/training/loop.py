@@ -61,7 +61,8 @@ class History:
     epoch: int = 0
     losses: list[float] = field(default_factory=list)
     valid: dict[int, float] = field(default_factory=dict)  # by epoch
-    seconds: float = 0.0
+    seconds: float = 0.0  # of the loop
+    preparing_seconds: float = 0.0  # before it, each time it was started: texts are read, negatives are looked for
 
     @property
     def best_epoch(self) -> int | None:
@@ -91,18 +92,26 @@ def summary_of(history: Mapping[str, Any]) -> dict[str, Any]:
     """The few figures of a kept history that belong beside a result."""
     if not history:
         return {}
+    preparing = history.get("preparing_seconds")  # an older history does not know
     best, valid = history["best_epoch"], {int(epoch): figure for epoch, figure in history["valid"].items()}
     return {
         "epochs": history["epoch"],
         "best_epoch": best,
         "valid_mrr": None if best is None else round(valid[best], 6),
         "seconds": round(history["seconds"], 1),
+        "preparing_seconds": None if preparing is None else round(preparing, 1),
     }
 
 
-def train(trainable: Trainable, schedule: Schedule, checkpoint: Checkpoint | None = None) -> History:
-    """Train until the schedule is over; `trainable` then has the weights that were best on valid."""
+def train(
+    trainable: Trainable, schedule: Schedule, checkpoint: Checkpoint | None = None, preparing_seconds: float = 0.0
+) -> History:
+    """Train until the schedule is over; `trainable` then has the weights that were best on valid.
+
+    `preparing_seconds` is how long it took to make `trainable`, for the history.
+    """
     history, best = _resume(trainable, checkpoint)
+    history.preparing_seconds += preparing_seconds
     saved_at = time.monotonic()
     with progress("training", total=schedule.epochs, unit="epochs", done=history.epoch) as advance:
         while not history.is_over(schedule):

@@ -16,6 +16,13 @@ def softmax_loss(scores: Tensor, rows: Tensor, answers: Tensor, weights: Tensor,
     return loss
 
 
+def masked_softmax_loss(scores: Tensor, rows: Tensor, answers: Tensor, weights: Tensor, is_known: Tensor) -> Tensor:
+    """The same, but an answer is only compared with what `is_known`, (questions, entities), does not call an answer."""
+    golds = scores[rows, answers]
+    negatives = scores.masked_fill(is_known, -torch.inf).logsumexp(dim=1)  # (questions,)
+    return (torch.logaddexp(golds, negatives.index_select(0, rows)) - golds) @ weights
+
+
 class _SoftmaxLoss(torch.autograd.Function):
     """The gradient is known by heart, softmax minus the answers: two passes over the scores fewer than autograd's."""
 

@@ -10,8 +10,8 @@ from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.evaluation import evaluate
 from cascader.graph import Entity, KnowledgeGraph, Queries
 from cascader.models import Frequency
-from cascader.models.language import DualEncoder, load_dual_encoder
-from cascader.models.language.dual_training import hard_negatives
+from cascader.models.language import DualEncoder, DualRecipe, load_dual_encoder
+from cascader.models.language.dual_training import DualTraining, hard_negatives
 from cascader.models.language.towers import StarTowers
 from tests.contracts import ScorerContract
 from tests.models.embeddings.test_fitting import line
@@ -20,6 +20,7 @@ KINDS = {
     "contrastive": {},
     "contrastive, a layer tuned": {"tuned_layers": 1},
     "contrastive, sampled": {"negatives": 2, "margin": 0.02},
+    "contrastive, other answers masked": {"other_answers": "masked", "margin": 0.02},
     "star": {"objective": "star", "tuned_layers": 2, "negatives": 4},
 }
 
@@ -78,6 +79,27 @@ def test_saved_and_loaded_it_scores_the_same(toy, kind, tmp_path):
     loaded = load_dual_encoder(tmp_path, toy)
     np.testing.assert_allclose(loaded.score_all(queries), model.score_all(queries), rtol=1e-5, atol=1e-6)
     assert loaded.recipe == model.recipe
+    loaded.save(tmp_path / "again")
+    again = load_dual_encoder(tmp_path / "again", toy)
+    np.testing.assert_array_equal(again.score_all(queries), loaded.score_all(queries))
+
+
+def test_the_seconds_before_the_loop_are_kept_and_those_of_a_resumed_training_added(toy, tiny_model, tmp_path):
+    settings = {"base": tiny_model, "tuned_layers": 1, "dim": 8}
+    first = DualEncoder(epochs=1, **settings).fit(toy, tmp_path).history_["preparing_seconds"]
+    resumed = DualEncoder(epochs=2, **settings).fit(toy, tmp_path)
+    assert resumed.history_["preparing_seconds"] > first > 0
+    assert resumed.about()["training"]["preparing_seconds"] == round(resumed.history_["preparing_seconds"], 1)
+
+
+def test_a_model_from_before_those_seconds_were_kept_still_loads(toy, tiny_model, tmp_path):
+    import json
+
+    DualEncoder(base=tiny_model, epochs=1).fit(toy).save(tmp_path)
+    saved = json.loads((tmp_path / "model.json").read_text())
+    del saved["history"]["preparing_seconds"]
+    (tmp_path / "model.json").write_text(json.dumps(saved))
+    assert load_dual_encoder(tmp_path, toy).about()["training"]["preparing_seconds"] is None
 
 
 def test_a_tuned_encoder_loads_in_transformers(toy, tiny_model, tmp_path):
@@ -87,7 +109,7 @@ def test_a_tuned_encoder_loads_in_transformers(toy, tiny_model, tmp_path):
     model.save(tmp_path)
     AutoTokenizer.from_pretrained(tmp_path / "encoder")
     weights = AutoModel.from_pretrained(tmp_path / "encoder").state_dict()
-    ours = model._base.encoder.state_dict()
+    ours = model._encoder().encoder.state_dict()
     before = AutoModel.from_pretrained(tiny_model).state_dict()
     for name, tensor in ours.items():
         assert torch.equal(weights[name], tensor)
@@ -118,9 +140,31 @@ def test_hard_negatives_are_the_earlier_tiers_favourites_that_are_not_known(toy)
         np.testing.assert_allclose(scorer.score_all(one)[0][negatives.numpy()], np.sort(scores)[::-1][:2])
 
 
-def test_the_star_head_as_one_product_is_the_head_pair_by_pair():
-    from cascader.models.language import DualRecipe
+@pytest.mark.parametrize(("other_answers", "is_negative"), [("masked", False), ("counted", True)])
+def test_masked_a_known_answer_of_the_same_question_is_never_a_negative(toy, tiny_model, other_answers, is_negative):
+    """Of the two answers of a question only the first counts; does the second's text then matter to the loss?"""
+    from dataclasses import replace
 
+    from cascader.models.language.base_model import load_base_model
+    from cascader.models.language.readers import FixedReader, TextReader
+    from cascader.models.language.texts import GraphTexts
+    from cascader.models.language.towers import ContrastiveTowers
+
+    base = load_base_model(tiny_model)
+    recipe = DualRecipe(base=tiny_model, dim=8, hidden=16, dropout=0.0, other_answers=other_answers)
+    texts = TextReader(base, GraphTexts.of(toy, base, 16), 0)
+    towers = ContrastiveTowers(base.width, len(toy.relations), recipe)
+    training = DualTraining(towers, texts, recipe, toy, None, lambda: None)
+    answer_counts = np.diff(training._known.of(training._questions).offsets)
+    asked = training._asked(np.flatnonzero(answer_counts > 1)[:1], torch.Generator().manual_seed(0))
+    asked = replace(asked, weights=torch.tensor([1.0, *[0.0] * (len(asked.weights) - 1)]))
+    vectors = texts.entities(torch.arange(len(toy.entities))).clone().requires_grad_()
+    towers.loss(FixedReader(vectors, texts.relations(torch.arange(4)), lambda: texts), asked).backward()
+    others = asked.compared[asked.answers[1:]]
+    assert vectors.grad[others].abs().max().item() > 0 if is_negative else not vectors.grad[others].any()
+
+
+def test_the_star_head_as_one_product_is_the_head_pair_by_pair():
     torch.manual_seed(0)
     towers = StarTowers(5, 1, DualRecipe(objective="star"))
     u, v = torch.randn(3, 5), torch.randn(4, 5)

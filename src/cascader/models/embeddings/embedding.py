@@ -12,8 +12,7 @@ from torch import Tensor
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
 from cascader.models.embeddings.recipe import Recipe
-from cascader.models.keeping import read_model
-from cascader.storage import write_json
+from cascader.models.keeping import read_model, write_model
 from cascader.training import summary_of
 
 FORMAT = 1
@@ -113,15 +112,8 @@ class Embedding(ABC):
 
     def save(self, folder: str | Path) -> None:
         """Write `model.safetensors`, then `model.json`."""
-        from safetensors.torch import save_file
-
-        from cascader.storage import atomic_file
-
-        tensors = {"entities": self.entities_.contiguous(), "relations": self.relations_.contiguous()}
-        with atomic_file(Path(folder) / "model.safetensors") as temporary:
-            save_file(tensors, temporary)
-        saved = {"format": FORMAT, "model": self.name, "recipe": self.recipe.as_dict(), "history": self.history_}
-        write_json(Path(folder) / "model.json", saved)
+        tensors = {"entities": self.entities_, "relations": self.relations_}
+        write_model(Path(folder), self.name, FORMAT, self.recipe.as_dict(), self.history_, tensors)
 
     @property
     def parameter_count(self) -> int:

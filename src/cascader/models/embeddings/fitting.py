@@ -1,6 +1,7 @@
 """Train an embedding: batches, losses, regularisers, and a look at valid."""
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +27,10 @@ def fit(model: Embedding, kg: KnowledgeGraph, folder: Path | None, max_minutes: 
     if len(kg.train) == 0:
         raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
     _check_memory(model, kg)
-    recipe = model.recipe
+    recipe, started = model.recipe, time.monotonic()
     training = Training(model, kg)
     schedule = Schedule(recipe.epochs, recipe.valid_every, recipe.patience, max_minutes)
-    history = train(training, schedule, _checkpoint(model, kg, folder))
+    history = train(training, schedule, _checkpoint(model, kg, folder), time.monotonic() - started)
     model.entities_, model.relations_ = model.entities_.detach(), model.relations_.detach()
     model.history_ = history.as_dict()
 
@@ -39,7 +40,8 @@ def _checkpoint(model: Embedding, kg: KnowledgeGraph, folder: Path | None) -> Ch
         return None
     # More epochs or more patience may be asked for later; anything else makes it another training.
     settings = {k: v for k, v in model.recipe.as_dict().items() if k not in ("epochs", "patience")}
-    return Checkpoint(folder / "checkpoint.safetensors", {"model": model.name, "data hash": kg.data_hash, **settings})
+    identity = {"model": model.name, "data hash": kg.data_hash, **settings}
+    return Checkpoint(folder / "checkpoint.safetensors", identity, type(model)().recipe.as_dict())
 
 
 def _check_memory(model: Embedding, kg: KnowledgeGraph) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cascader.errors import DataError, MissingExtraError, SettingsError
+from cascader.storage import replaced_folder
 
 #: 23 million parameters, six layers of width 384; it comes as a Python package, so that no hub is needed.
 DEFAULT_BASE = "all-MiniLM-L6-v2"
@@ -60,8 +61,9 @@ class BaseModel:
 
     def save(self, folder: Path) -> None:
         """Write weights, settings and tokenizer as transformers reads them."""
-        self.encoder.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
+        with replaced_folder(folder) as temporary:
+            self.encoder.save_pretrained(temporary)
+            self.tokenizer.save_pretrained(temporary)
 
 
 def load_base_model(name: str = DEFAULT_BASE) -> BaseModel:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from cascader.errors import DataError, NotFittedError
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
-from cascader.models.keeping import read_model
 from cascader.models.language.base_model import BaseModel, load_base_model
 from cascader.models.language.batching import token_batches
 from cascader.models.language.cross_training import CrossTraining, PairHead
@@ -20,20 +19,18 @@ from cascader.models.language.precision import Layers, in_bfloat16, in_int8
 from cascader.models.language.recipes import CrossRecipe
 from cascader.models.language.sampling import sampled
 from cascader.models.language.texts import GraphTexts
+from cascader.models.language.tier import LanguageTier, under_prefix, with_prefix
 from cascader.progress import progress
 from cascader.pruning import TopK
 from cascader.scorer import Scorer
-from cascader.storage import atomic_file, write_json
-from cascader.training import Schedule, summary_of, train
-from cascader.training.checkpoints import Checkpoint
+from cascader.training import Trainable
 from cascader.tuning.alphas import best_reranking
 
-FORMAT = 1
 #: What eight bits may cost in valid MRR.
 _INT8_LOSS = 0.002
 
 
-class CrossEncoder:
+class CrossEncoder(LanguageTier[CrossRecipe]):
     """Scores an answer by reading it together with the question.
 
     The settings are those of `CrossRecipe`. `fit(kg, earlier=kge)` learns to tell golds from what the earlier tiers
@@ -41,26 +38,18 @@ class CrossEncoder:
     """
 
     name = "cross"
+    beside_earlier = "to rerank"
     _layers: Layers
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of CrossRecipe, by name
-        self.recipe = CrossRecipe.of(settings)
-        self.history_: dict[str, Any] = {}
+        super().__init__(CrossRecipe.of(settings))
         self.pairs_scored = 0  #: how many pairs it has read so far, each distinct pair of a call once
 
     # Learning.
 
-    def fit(
-        self,
-        kg: KnowledgeGraph,
-        folder: str | Path | None = None,
-        max_minutes: float = np.inf,
-        earlier: Scorer | None = None,
-    ) -> "CrossEncoder":
-        """Train on the graph's texts; with a `folder`, interrupted training goes on there where it stopped."""
-        if len(kg.train) == 0:
-            raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
+    def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
         self._build(load_base_model(self.recipe.base), kg)
+        self._layers = UpperLayers(self._reader.upper, self._head)
         queries = Queries.from_triples(sampled(kg.valid, self.recipe.valid_triples, self.recipe.seed))
 
         def judge() -> float | None:
@@ -69,14 +58,15 @@ class CrossEncoder:
                 return None
             return best_reranking(earlier, self, kg, queries, TopK(self.recipe.valid_top)).mrr
 
-        training = CrossTraining(self._reader, self._head, self.recipe, kg, earlier, judge)
-        self._layers = UpperLayers(self._reader.upper, self._head)
-        schedule = Schedule(self.recipe.rounds, self.recipe.valid_every, self.recipe.patience, max_minutes)
-        self.history_ = train(training, schedule, self._checkpoint(kg, folder, earlier)).as_dict()
+        return CrossTraining(self._reader, self._head, self.recipe, kg, earlier, judge)
+
+    def _length(self) -> int:
+        return self.recipe.rounds
+
+    def _finish(self, training: Trainable) -> None:
         self._ready()
         if self.recipe.precision == "int8":
-            self._try_int8(judge)
-        return self
+            self._try_int8(training.validate)
 
     def _ready(self) -> None:
         """Score from now on, and train no more."""
@@ -102,13 +92,6 @@ class CrossEncoder:
             torch.manual_seed(self.recipe.seed)
             self._head = PairHead(base.width, len(kg.relations))
         self._reader = PairReader(base, texts, self.recipe.split_layer)
-
-    def _checkpoint(self, kg: KnowledgeGraph, folder: str | Path | None, earlier: Scorer | None) -> Checkpoint | None:
-        if folder is None:
-            return None
-        settings = {k: v for k, v in self.recipe.as_dict().items() if k not in ("rounds", "patience")}
-        identity = {"model": self.name, "data hash": kg.data_hash, "to rerank": earlier is not None, **settings}
-        return Checkpoint(Path(folder) / "checkpoint.safetensors", identity)
 
     # Scoring.
 
@@ -144,27 +127,19 @@ class CrossEncoder:
         modules = self._base.encoder, self._head
         return sum(parameter.numel() for module in modules for parameter in module.parameters())
 
-    def about(self) -> dict[str, Any]:
-        """What there is to tell beside a figure: settings, and how the training went."""
-        return {"model": self.name, "recipe": self.recipe.as_dict(), "training": summary_of(self.history_)}
-
-    def save(self, folder: str | Path) -> None:
-        """Write the language model in transformers' layout, then `model.safetensors`, then `model.json`."""
-        from safetensors.torch import save_file
-
-        folder = Path(folder)
+    def _save_encoder(self, folder: Path) -> None:
         self._base.save(folder / "encoder")
-        tensors = {f"head/{name}": tensor for name, tensor in self._head.state_dict().items()}
-        tensors["parts"] = self._reader.parts.detach()
-        with atomic_file(folder / "model.safetensors") as temporary:
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
-        if self.history_.get("int8", {}).get("is_used"):
+        if self._is_int8:
             export_int8(UpperLayers(self._reader.upper, self._head).eval(), self._base.width, folder / "int8.onnx")
-        saved = {"format": FORMAT, "model": self.name, "recipe": self.recipe.as_dict(), "history": self.history_}
-        write_json(folder / "model.json", saved)
 
-    def load_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> "CrossEncoder":
-        """Take what was learnt before, after a look at its shapes."""
+    @property
+    def _is_int8(self) -> bool:
+        return bool(self.history_.get("int8", {}).get("is_used"))
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {"parts": self._reader.parts.detach(), **with_prefix("head/", self._head.state_dict())}
+
+    def _take_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> None:
         relations = len(tensors["head/relation_classifier.bias"])
         if relations != 2 * len(kg.relations):
             raise DataError(
@@ -172,20 +147,14 @@ class CrossEncoder:
                 "It was trained on another graph."
             )
         self._build(load_base_model(str(folder / "encoder")), kg)
-        prefix = "head/"
-        learnt = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-        self._head.load_state_dict(learnt)
+        self._head.load_state_dict(under_prefix("head/", tensors))
         with torch.no_grad():
             self._reader.parts.copy_(tensors["parts"])
         self._ready()
-        if self.history_.get("int8", {}).get("is_used"):
+        if self._is_int8:
             self._layers = Int8Layers(folder / "int8.onnx")
-        return self
 
 
 def load_cross_encoder(folder: str | Path, kg: KnowledgeGraph) -> CrossEncoder:
     """Read a cross encoder back that `save` has written."""
-    saved, tensors = read_model(Path(folder), CrossEncoder.name, FORMAT)
-    model = CrossEncoder(**saved["recipe"])
-    model.history_ = saved["history"]
-    return model.load_tensors(tensors, kg, Path(folder))
+    return CrossEncoder.load(folder, kg)

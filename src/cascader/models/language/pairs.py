@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from cascader.graph import Candidates, IntArray, Queries
 from cascader.models.embeddings.embedding import directed
@@ -83,7 +84,8 @@ class PairReader(nn.Module):
         states, mask, numbers = join(
             [(relations, pairs.relations), (entities, pairs.anchors), (entities, pairs.candidates)]
         )
-        return states + self.parts[numbers], mask
+        # embedding() and not indexing: its gradient adds up in a fixed order, so that a resumed training is the same.
+        return states + embedding(numbers, self.parts), mask
 
     def _embedded(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         tokens, types, mask = self.tokens(pairs)

@@ -7,6 +7,7 @@ from cascader.models.language.base_model import DEFAULT_BASE
 from cascader.models.settings import Settings
 
 DualObjective = Literal["contrastive", "star"]
+OtherAnswers = Literal["counted", "masked"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,9 @@ class DualRecipe(Settings):
     dropout: float = 0.3
     temperature: float = 0.05  #: of the first softmax, likewise; it is learnt
     margin: float = 0.0  #: by which a gold must be nearer than the others, likewise; StAR's is 1
+    #: What becomes of a question's other answers in the softmax, only for contrastive: they count as negatives, or are
+    #: masked out of it, as StAR always does. Counted did better on valid.
+    other_answers: OtherAnswers = "counted"
     negatives: int = 4096  #: entities that a batch is compared with, all if there are fewer; for star, a question's
     hard_negatives: int = 0  #: of each question, from the top of the earlier tier
     batch_size: int = 128  #: questions
@@ -52,7 +56,10 @@ class DualRecipe(Settings):
         "patience": (1, 1_000_000),
         "seed": (0, 2**31 - 1),
     }
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {"objective": get_args(DualObjective)}
+    choices: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "objective": get_args(DualObjective),
+        "other_answers": get_args(OtherAnswers),
+    }
 
 
 CrossObjective = Literal["listwise", "kg-bert"]

@@ -1,4 +1,8 @@
-"""The two towers of a dual encoder, for questions and for entities; a score is the dot product of their tops."""
+"""The two towers of a dual encoder, for questions and for entities; a score is the dot product of their tops.
+
+What is looked up several times is looked up with embedding() or index_select(): the gradient of indexing adds up in a
+random order when there are several threads, and a resumed training would not be the same.
+"""
 
 import math
 from collections.abc import Callable
@@ -6,11 +10,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, layer_norm, logsigmoid, normalize, relu
+from torch.nn.functional import cross_entropy, embedding, layer_norm, logsigmoid, normalize, relu
 
 from cascader.models.language.readers import Reader
 from cascader.models.language.recipes import DualRecipe
-from cascader.training.losses import softmax_loss
+from cascader.training.losses import masked_softmax_loss, softmax_loss
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class ContrastiveTowers(Towers):
 
     def __init__(self, width: int, relation_count: int, recipe: DualRecipe) -> None:
         super().__init__()
-        self._width, self._margin = width, recipe.margin
+        self._width, self._margin, self._other_answers = width, recipe.margin, recipe.other_answers
         self.entity_network = _network(width, recipe.hidden, recipe.dim, recipe.dropout)
         self.anchor_network = _network(width, recipe.hidden, recipe.dim, recipe.dropout)
         self.relation_network = nn.Linear(width, recipe.dim)
@@ -66,7 +70,8 @@ class ContrastiveTowers(Towers):
     def question_vectors(self, reader: Reader, anchors: Tensor, relations: Tensor) -> Tensor:
         """The anchor, moved by the relation; as long as the temperature says."""
         anchor = self.anchor_network(self._scaled(reader.entities(anchors)))
-        relation = self.relation_network(self._scaled(reader.relations(relations))) + self.relation_offsets[relations]
+        offset = embedding(relations, self.relation_offsets)
+        relation = self.relation_network(self._scaled(reader.relations(relations))) + offset
         moved = anchor + self.joint_network(torch.cat([anchor, relation], dim=1))
         return self.log_scale.exp() * normalize(moved, dim=1)
 
@@ -80,6 +85,8 @@ class ContrastiveTowers(Towers):
         scores = questions @ self.entity_vectors(reader, asked.compared).T
         if self._margin:
             scores = scores - self._margin * self.log_scale.exp() * asked.is_known
+        if self._other_answers == "masked":
+            return masked_softmax_loss(scores, asked.rows, asked.answers, asked.weights, asked.is_known)
         return softmax_loss(scores, asked.rows, asked.answers, asked.weights, label_smoothing=0.0)
 
     def _scaled(self, vectors: Tensor) -> Tensor:
@@ -118,10 +125,10 @@ class StarTowers(Towers):
         scores = self._of_questions(u) @ self._of_entities(v).T
         golds, negative = scores[asked.rows, asked.answers], ~asked.is_known
         of_negatives = (logsigmoid(-scores) * negative).sum(dim=1) / negative.sum(dim=1).clamp_min(1)
-        is_true = -(logsigmoid(golds) + of_negatives[asked.rows]) / 2
-        shortfall = relu(self._margin - golds[:, None] + scores[asked.rows]) * negative[asked.rows]
+        is_true = -(logsigmoid(golds) + of_negatives.index_select(0, asked.rows)) / 2
+        shortfall = relu(self._margin - golds[:, None] + embedding(asked.rows, scores)) * negative[asked.rows]
         is_above = shortfall.sum(dim=1) / negative[asked.rows].sum(dim=1).clamp_min(1)
-        u, v = u[asked.rows], v[asked.answers]
+        u, v = embedding(asked.rows, u), embedding(asked.answers, v)
         relation_scores = self.relation_head(torch.cat([u, u * v, u - v, v], dim=1))
         which = cross_entropy(relation_scores, asked.relations[asked.rows], reduction="none")
         return (is_true + is_above + 0.25 * which) @ asked.weights

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cascader.graph import IntArray
-from cascader.storage import atomic_file
+from cascader.storage import write_tensors
 
 
 class VectorStore:
@@ -47,8 +47,5 @@ class VectorStore:
         return [bytes(key).hex() for key in keys.numpy()], vectors
 
     def _save(self, keys: list[str], vectors: Tensor) -> None:
-        from safetensors.torch import save_file
-
         raw = np.frombuffer(bytes.fromhex("".join(keys)), dtype=np.uint8).reshape(len(keys), -1).copy()
-        with atomic_file(self._path) as temporary:
-            save_file({"keys": torch.from_numpy(raw), "vectors": vectors.contiguous()}, temporary)
+        write_tensors(self._path, {"keys": torch.from_numpy(raw), "vectors": vectors})

@@ -1,0 +1,77 @@
+"""A disk that is full while a checkpoint is written: a sentence, exit code 2, and the same command goes on."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from cascader.cli import main
+
+#: The command line as it is, with a checkpoint after every epoch, on a disk that may be full after the third.
+MAIN = """
+import os, resource
+import cascader.training.loop as loop
+from cascader.cli import main
+from cascader.training.checkpoints import Checkpoint
+
+loop._SECONDS_BETWEEN_CHECKPOINTS = 0
+save = Checkpoint.save
+
+def save_and_fill_the_disk(self, tensors, progress):
+    save(self, tensors, progress)
+    if self.path.parent.name == os.environ.get("FULL_FOR") and progress["epoch"] == 3:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+Checkpoint.save = save_and_fill_the_disk
+main()
+"""
+TIERS = {
+    "kge": ("epochs=6", "dim=16", "valid_every=2"),
+    "dual": ("epochs=6", "dim=16", "valid_every=2", "tuned_layers=1"),
+    "cross": ("rounds=6", "round_queries=8", "valid_every=2", "split_layer=1", "valid_top=3"),
+}
+
+
+@pytest.fixture
+def command(tmp_path, tiny_model):
+    """The arguments that train a tier in a folder."""
+    rows = [f"abc {a}\tlikes\txyz {b}\n" for a in "abcdefgh" for b in "uvwxyz"]
+    (tmp_path / "likes.tsv").write_text("".join(rows))
+
+    def command(tier, folder):
+        settings = [f"{tier}.{setting}" for setting in TIERS[tier]]
+        if tier != "kge":
+            settings += [f"{tier}.base={tiny_model}", "kge.epochs=1", "kge.dim=2"]
+        options = [part for setting in settings for part in ("--set", setting)]
+        tiers = tier if tier == "kge" else f"kge,{tier}"
+        return ["fit", str(tmp_path / "likes.tsv"), "--tiers", tiers, *options, "--out", str(folder)]
+
+    return command
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_full_disk_keeps_the_last_checkpoint_and_the_same_command_goes_on(tier, command, tmp_path, monkeypatch):
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    environment = {**os.environ, "FULL_FOR": tier}
+    first = subprocess.run(
+        [sys.executable, "-c", MAIN, *command(tier, stopped)], capture_output=True, text=True, env=environment
+    )
+    checkpoint = stopped / "tiers" / tier / "checkpoint.safetensors"
+    assert first.returncode == 2
+    assert first.stderr == f"error: cannot write {checkpoint}: File too large. What was there is unchanged.\n"
+    assert [path.name for path in checkpoint.parent.iterdir()] == ["checkpoint.safetensors"]
+    with safe_open(checkpoint, framework="pt") as file:
+        assert json.loads(file.metadata()["cascader"])["progress"]["epoch"] == 3
+
+    for folder in (stopped, whole):
+        monkeypatch.setattr(sys, "argv", ["cascader", *command(tier, folder)])
+        with pytest.raises(SystemExit, match="0"):
+            main()
+    ours, theirs = (load_file(folder / "tiers" / tier / "model.safetensors") for folder in (stopped, whole))
+    assert [name for name in theirs if not torch.equal(ours[name], theirs[name])] == []
+    assert not checkpoint.exists()
