@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cascader.cascade import Cascade, TopK
 from cascader.datasets import Split, read_graph, write_graph
 from cascader.engines import Call, Engine
 from cascader.errors import DataError, SettingsError
@@ -14,8 +15,11 @@ from cascader.models.embeddings.embedding import Embedding, load_embedding
 from cascader.score_store import ScoreStore, StoredScorer
 from cascader.scorer import Scorer
 from cascader.storage import read_json, sha256_of_folder, versions_of, write_json
+from cascader.tuning import Tuned, load_tuned, save_tuned, tune
 
 FORMAT = 1
+#: Candidates that a tier that reads pairs may be asked about at the most.
+READ_TOP = 100
 #: A split that is empty has no file, and must not be held back anew when the graph is read again.
 _AS_IT_WAS = Split(valid=0, test=0)
 _CHECKPOINT = "checkpoint.safetensors"
@@ -37,9 +41,12 @@ def _load_cross(folder: Path, kg: KnowledgeGraph) -> Any:  # noqa: ANN401 - a Cr
 #: The tiers that a run can have, in the order of the cascade, and how each is loaded.
 TIERS: dict[str, Callable[[Path, KnowledgeGraph], Any]] = {
     "kge": load_embedding,
+    "kge2": load_embedding,
     "dual": _load_dual,
     "cross": _load_cross,
 }
+#: Tiers that read each candidate together with its question: they only ever see what is left.
+READING_TIERS = ("cross",)
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,36 @@ class Run:
         if name not in self.tiers:
             raise SettingsError(f"{self.folder} has no tier {name!r}. It has: {', '.join(self.tiers)}.")
         return self.tiers[name]
+
+    def scorers(self, engine: Engine | None = None) -> dict[str, Scorer]:
+        """The tiers by name, in their order; what reads pairs keeps its scores in the run's folder."""
+        return {
+            name: stored_tier(self.folder, name, model, self.kg, engine) if name in READING_TIERS else model
+            for name, model in self.tiers.items()
+        }
+
+    def tuned(self, engine: Engine | None = None, read_top: int = READ_TOP, seed: int = 0) -> Tuned:
+        """All cascades that were tried on valid; where the tiers are not those of the last time, they are tried now."""
+        scorers = self.scorers(engine)
+        identity = {name: hash_of_tier(self.folder, name) for name in self.tiers}
+        identity |= {"read_top": str(read_top), "seed": str(seed)}
+        known = self.kg.known(("train", "valid"))
+        found = load_tuned(self.folder, identity, scorers, known)
+        if found is None:
+            save_tuned(tune(_untuned(scorers), self.kg, read_top=read_top, seed=seed), self.folder, identity)
+            found = load_tuned(self.folder, identity, scorers, known)
+        assert found is not None  # noqa: S101 - it was saved just now
+        return found
+
+
+def _untuned(scorers: Mapping[str, Scorer]) -> Cascade:
+    """All tiers one after the other; the weights do not matter yet."""
+    (name, first), *others = scorers.items()
+    cascade = Cascade(first, name=name)
+    for other, scorer in others:
+        keep = TopK(1) if other in READING_TIERS else None
+        cascade = cascade.then(scorer, alpha=0.5, keep=keep, name=other)
+    return cascade
 
 
 def keep_graph(folder: Path, kg: KnowledgeGraph) -> None:

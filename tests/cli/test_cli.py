@@ -154,7 +154,8 @@ class TestFit:
         small = (*small, "cross.split_layer=1", "cross.rounds=2", "cross.round_queries=8", "cross.valid_top=3")
         options = [part for setting in small for part in ("--set", setting)]
         folder = tmp_path / "run"
-        assert run("fit", tmp_path / "likes.tsv", "--set", "epochs=2", "--set", "dim=4", "--out", folder)[0] == 0
+        kge = ("--tiers", "kge", "--set", "epochs=2", "--set", "dim=4")
+        assert run("fit", tmp_path / "likes.tsv", *kge, "--out", folder)[0] == 0
         code, out, _ = run("fit", tmp_path / "likes.tsv", "--tiers", "kge,dual,cross", *options, "--out", folder)
         assert code == 0
         assert "tiers/kge is finished already" in "".join(out.split("\n"))
@@ -162,7 +163,8 @@ class TestFit:
             "dual": "dual-contrastive",
             "kge,dual": "kge+dual-complex-contrastive",
             "cross": "cross-listwise",
-            "": "kge+dual+cross-complex-contrastive-listwise",
+            "kge,dual,cross": "kge+dual+cross-complex-contrastive-listwise",
+            "": "cascade",
         }
         for tiers, name in names.items():
             asked = ("--tiers", tiers) if tiers else ()
@@ -171,9 +173,23 @@ class TestFit:
             saved = json.loads((folder / "results" / f"{name}.json").read_text())
             assert saved["about"]
         assert run("evaluate", folder, "--tiers", "kge")[0] == 0
+        code, out, _ = run("evaluate", folder, "--pairs", "0", "--name", "cheap")
+        assert (code, "Predicted: 0 pairs to read" in out) == (0, True)
+        saved = json.loads((folder / "results" / "cheap.json").read_text())["about"]
+        assert "cross" not in saved["costs"]
         code, out, _ = run("describe", folder)
         assert code == 0
         assert all(word in out for word in ("kge", "contrastive", "listwise", "parameters", "MB"))
+
+    def test_two_embeddings_become_two_tiers(self, run, triples, tmp_path):
+        options = ("--model", "complex,transe", *self.QUICK, "--set", "kge2.dim=4", "--set", "kge2.epochs=1")
+        code, out, _ = run("fit", triples, *options, "--out", tmp_path / "run")
+        assert (code, "Best on valid" in out) == (0, True)
+        assert list(cascader.load_run(tmp_path / "run").tiers) == ["kge", "kge2"]
+        code, out, _ = run("evaluate", tmp_path / "run")
+        assert (code, "Plan: kge" in out) == (0, True)
+        code, _, err = run("fit", triples, "--model", "complex,transe,rotate", "--out", tmp_path / "three")
+        assert (code, "names 3 models, expected one or two" in err) == (2, True)
 
     def test_two_runs_are_added_up(self, run, triples, tmp_path):
         for model in ("complex", "transe"):
@@ -188,7 +204,7 @@ class TestFit:
         [
             (["--model", "gpt"], "there is no model 'gpt'. Choose one of: rescal, transe, complex, rotate"),
             (["--preset", "slow"], "complex has no preset 'slow'"),
-            (["--tiers", "kge,colbert"], "there is no tier 'colbert'. Choose from: kge, dual, cross"),
+            (["--tiers", "kge,colbert"], "there is no tier 'colbert'. Choose from: kge, kge2, dual, cross"),
             (["--tiers", "dual"], "friends has no texts"),
             (["--set", "dual.dim=3"], "is for the tier 'dual', but --tiers is kge"),
             (["--set", "dim"], "--set 'dim' has no value"),

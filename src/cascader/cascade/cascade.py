@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,9 @@ class Cascade:
         *,
         known: KnownAnswers | None = None,
         clock: Clock | None = None,
+        name: str = "",
     ) -> None:
+        self.name = name or name_of(first)  #: of the first tier
         self.first = first
         self.tiers = tiers
         self.known = known
@@ -62,15 +65,19 @@ class Cascade:
     ) -> "Cascade":
         """Add a tier; `alpha` is the weight of all that came before it."""
         tier = Tier(name or name_of(scorer), scorer, Alpha.of(alpha), keep, fusion)
-        return Cascade(self.first, (*self.tiers, tier), known=self.known, clock=self.clock)
+        return self._changed(tiers=(*self.tiers, tier))
 
     def knowing(self, known: KnownAnswers | None) -> "Cascade":
         """The same cascade, to which other answers are known."""
-        return Cascade(self.first, self.tiers, known=known, clock=self.clock)
+        return self._changed(known=known)
 
     def within(self, seconds: float) -> "Cascade":
         """The same cascade with a clock, started now: when the time is up, the ranking stays as it is by then."""
-        return Cascade(self.first, self.tiers, known=self.known, clock=Clock(seconds))
+        return self._changed(clock=Clock(seconds))
+
+    def _changed(self, **changes: Any) -> "Cascade":  # noqa: ANN401 - what __init__ takes
+        same = {"first": self.first, "tiers": self.tiers, "known": self.known, "clock": self.clock, "name": self.name}
+        return Cascade(**{**same, **changes})
 
     # Scoring.
 
@@ -78,8 +85,8 @@ class Cascade:
         """What each tier does to a block of queries, one after the other."""
         started = time.perf_counter()
         scores = self.first.score_all(queries)
-        _check_no_nan(name_of(self.first), scores)
-        step = Step.of_first(name_of(self.first), scores, time.perf_counter() - started)
+        _check_no_nan(self.name, scores)
+        step = Step.of_first(self.name, scores, time.perf_counter() - started)
         self.tally.add(step)
         yield step
         for tier in self.tiers:

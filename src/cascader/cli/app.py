@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import data, describing, evaluations, fitting
+from cascader.cli import data, describing, evaluations, fitting, measuring
 from cascader.cli.console import complain
 from cascader.errors import CascaderError
 
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.command()(fitting.fit)
-app.command()(fitting.evaluate)
+app.command()(measuring.evaluate)
 app.command()(describing.describe)
 app.command()(evaluations.baseline)
 app.command()(evaluations.compare)

@@ -1,4 +1,4 @@
-"""`cascader fit` and `cascader evaluate`: from a graph to a run, and from a run to figures."""
+"""`cascader fit`: from a graph to a run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cascader.cli.console import say, say_table
-from cascader.cli.evaluations import SplitOption, say_evaluation
 from cascader.cli.graphs import EntityTable, NameOrPath, RelationTable, Seed, TestShare, Unseen, ValidShare, open_named
 from cascader.datasets import Split
 from cascader.errors import SettingsError
-from cascader.graph import KnowledgeGraph, SplitName
+from cascader.graph import KnowledgeGraph
+from cascader.scorer import Scorer
 
 if TYPE_CHECKING:
     from cascader.models.embeddings.search import Search
-    from cascader.runs import Run
 
-ModelOption = Annotated[str, typer.Option("--model", help="rescal, transe, complex or rotate.")]
-TiersOption = Annotated[str, typer.Option("--tiers", help="Which tiers to train, by commas: kge, dual, cross.")]
+ModelOption = Annotated[
+    str, typer.Option("--model", help="rescal, transe, complex or rotate; or two of them, by a comma.")
+]
+TiersOption = Annotated[
+    str,
+    typer.Option(
+        "--tiers",
+        help="Which tiers to train, by commas: kge (an embedding), dual and cross (language models). "
+        "[default: all, or kge alone where the graph has no texts]",
+    ),
+]
 PresetOption = Annotated[str, typer.Option("--preset", help="quick (a minute or two) or best.")]
 MinutesOption = Annotated[float, typer.Option("--max-minutes", help="Stop training a tier after this long.")]
 TrialsOption = Annotated[
@@ -30,11 +38,13 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting, as in --set dim=100 or --set dual.dim=100; repeatable."),
 ]
+#: An embedding, and one to add to it.
+_MOST_MODELS = 2
 
 
 def fit(
     graph: NameOrPath,
-    tiers: TiersOption = "kge",
+    tiers: TiersOption = "",
     model: ModelOption = "complex",
     preset: PresetOption = "quick",
     settings: SetOption = None,
@@ -50,22 +60,23 @@ def fit(
     seed: Seed = Split.seed,
     unseen: Unseen = Split.unseen_entities,
 ) -> None:
-    """Train on a graph, and keep all of it in a folder; interrupted, the same command goes on where it stopped.
+    """Train on a graph, tune on valid, and keep all of it in a folder; interrupted, the same command goes on.
 
     Example: cascader fit wordnet --model complex --preset quick --set epochs=3
     """
     from cascader.models.embeddings.search import Search
     from cascader.models.language.texts import check_texts
-    from cascader.runs import finish_run, has_tier, keep_graph, keep_tier, load_tier, tier_folder
+    from cascader.runs import finish_run, has_tier, keep_graph, keep_tier, load_run, load_tier, tier_folder
+    from cascader.tuning import Budget
 
-    wanted = _tier_names(tiers)
     kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
-    changed = _parsed(settings or [], wanted)
-    chosen = {tier: {**_preset(tier, model, preset, kg.name), **changed[tier]} for tier in wanted}
-    models = {tier: _model(tier, model, chosen[tier]) for tier in wanted}  # bad settings show before anything trains
-    if wanted != ["kge"]:
+    kinds = _kinds(tiers, model, kg)
+    changed = _parsed(settings or [], list(kinds))
+    chosen = {tier: {**_preset(kind, preset, kg.name), **changed[tier]} for tier, kind in kinds.items()}
+    models = {tier: _model(kinds[tier], chosen[tier]) for tier in kinds}  # bad settings show before anything trains
+    if set(kinds) & {"dual", "cross"}:
         check_texts(kg)
-    folder = out or Path("runs") / kg.name / f"{model}-{preset}"
+    folder = out or Path("runs") / kg.name / f"{model.replace(',', '+')}-{preset}"
     keep_graph(folder, kg)
     for tier, untrained in models.items():
         if has_tier(folder, tier):
@@ -76,94 +87,58 @@ def fit(
             continue
         _say_plan(kg, tier, untrained, folder)
         if tier == "kge" and trials:
-            search = Search(model, chosen[tier], kg, folder / "search", fixed=changed[tier])
+            search = Search(kinds[tier], chosen[tier], kg, folder / "search", fixed=changed[tier])
             trained: Any = search.run(trials, max_minutes)
             _say_trials(search)
             keep_tier(folder, tier, trained)
             search.discard_weights()
         else:
-            # A later tier is trained for its sum with the first one.
-            earlier = {"earlier": load_tier(folder, "kge", kg)} if tier != "kge" and has_tier(folder, "kge") else {}
-            trained = untrained.fit(kg, tier_folder(folder, tier), max_minutes, **earlier)
+            trained = untrained.fit(kg, tier_folder(folder, tier), max_minutes, **_earlier(folder, tier, kg))
             keep_tier(folder, tier, trained)
         _say_trained(trained.history_)
     finish_run(folder, kg, preset)
+    run = load_run(folder)
+    if len(run.tiers) > 1 and len(kg.valid):
+        best = run.tuned().plan(Budget(), 1).trial
+        say(f"Best on valid: {' + '.join(best.tiers)}, with {best.pairs_a_query:.1f} pairs read a query.")
     say(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
 
 
-def evaluate(
-    run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")],
-    tiers: Annotated[
-        str, typer.Option("--tiers", help="Which tiers to measure; several are added up. [default: all of the run]")
-    ] = "",
-    beside: Annotated[
-        Path | None, typer.Option("--with", help="A second run: its first tier is added to this one's.")
-    ] = None,
-    split: SplitOption = "test",
-    top: Annotated[int, typer.Option("--top", help="How many candidates a cross encoder gets to read.")] = 100,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The folder for the results. [default: RUN/results]")
-    ] = None,
-    name: Annotated[
-        str, typer.Option("--name", help="What the results are called. [default: by tiers and models]")
-    ] = "",
-) -> None:
-    """Measure a run on valid or test, and write the figures and every rank; sums are weighed as valid likes best.
+def _earlier(folder: Path, tier: str, kg: KnowledgeGraph) -> dict[str, Scorer]:
+    """A later tier is trained for its sum with those before it, weighed as valid likes best."""
+    from cascader.cascade import Cascade
+    from cascader.runs import READING_TIERS, TIERS, has_tier, load_tier
+    from cascader.tuning import tune_alpha
 
-    Example: cascader evaluate runs/wordnet/complex-quick
-    """
-    from cascader.evaluation import evaluate as evaluate_scorer
-    from cascader.runs import load_run
-
-    loaded = load_run(run)
-    if beside is not None:
-        second = load_run(beside)
-        _check_same_graph(loaded.kg, second.kg)
-        parts = {"kge": loaded.kge, "kge of the second run": second.kge}
-    else:
-        parts = {tier: loaded.tier(tier) for tier in (_tier_names(tiers) if tiers else loaded.tiers)}
-    scorer, about = _added_up(loaded, parts, split, top)
-    first = next(iter(parts.values()))
-    evaluation = evaluate_scorer(
-        scorer, loaded.kg, split, name=name or _result_name(list(parts.values())), seed=first.recipe.seed, about=about
-    )
-    path = evaluation.save(out or run / "results")
-    say_evaluation(evaluation)
-    say(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
+    order = list(TIERS)
+    before = [name for name in order[: order.index(tier)] if has_tier(folder, name) and name not in READING_TIERS]
+    if tier.startswith("kge") or not before:
+        return {}
+    first, *others = (load_tier(folder, name, kg) for name in before)
+    together: Scorer = first
+    for other in others if len(kg.valid) else []:
+        together = Cascade(together).then(other, alpha=tune_alpha(together, other, kg))
+    return {"earlier": together}
 
 
-def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> tuple[Any, dict[str, Any]]:
-    """The tiers as one scorer, and what there is to tell of it; valid chooses how much each counts."""
-    from cascader.cascade import Alpha, Cascade, TopK
-    from cascader.evaluation.protocol import known_splits
-    from cascader.graph import Queries
-    from cascader.models.language.sampling import sampled
-    from cascader.tuning import best_reranking, tune_alpha
+def _kinds(tiers: str, model: str, kg: KnowledgeGraph) -> dict[str, str]:
+    """Which tiers there will be, and what each is: {"kge": "complex", "dual": "dual"}."""
+    from cascader.models.embeddings import EMBEDDINGS
+    from cascader.models.language.texts import has_texts
+    from cascader.runs import TIERS
 
-    kg, keep = run.kg, TopK(top)
-    is_alone = list(parts) == ["cross"]
-    if is_alone:  # it has nothing to read but what the first tier proposes
-        parts = {"kge": run.kge, **parts}
-    (before, first), *others = parts.items()
-    scorer, about = first, first.about()
-    known = kg.known(tuple(name for name in known_splits(split) if name != split))
-    for tier, part in others:
-        if tier != "cross":
-            alpha = tune_alpha(scorer, part, kg)
-            scorer = Cascade(scorer).then(part, alpha=alpha)
-        else:
-            queries = Queries.from_triples(sampled(kg.valid, part.recipe.valid_triples, part.recipe.seed))
-            alpha = Alpha(0.0, 0.0) if is_alone else best_reranking(scorer, part, kg, queries, keep).alpha
-            scorer = Cascade(scorer, known=known).then(part, alpha=alpha, keep=keep)
-        say(f"alpha, the weight of {before} against {tier}: {alpha.head:.2f} for heads, {alpha.tail:.2f} for tails.")
-        about = {"first": about, "second": part.about(), "alpha": alpha.as_dict()}
-        if tier == "cross":
-            about["top"] = top
-        before = f"{before} + {tier}"
-    return scorer, about
+    names = [name.strip() for name in model.split(",")]
+    for name in names:
+        if name not in EMBEDDINGS:
+            raise SettingsError(f"there is no model {name!r}. Choose one of: {', '.join(EMBEDDINGS)}.")
+    if len(names) > _MOST_MODELS:
+        raise SettingsError(f"--model names {len(names)} models, expected one or two.")
+    wanted = tier_names(tiers or ("kge,dual,cross" if has_texts(kg) else "kge"))
+    kinds = {"kge": names[0], "kge2": names[-1]} if len(names) > 1 and "kge" in wanted else {"kge": names[0]}
+    return {tier: kinds.get(tier, tier) for tier in TIERS if tier in {*wanted, *(kinds if "kge" in wanted else ())}}
 
 
-def _tier_names(tiers: str) -> list[str]:
+def tier_names(tiers: str) -> list[str]:
     """Tiers by name, in the order of the cascade."""
     from cascader.runs import TIERS
 
@@ -174,30 +149,18 @@ def _tier_names(tiers: str) -> list[str]:
     return [tier for tier in TIERS if tier in asked]
 
 
-def _preset(tier: str, model: str, preset: str, dataset: str) -> dict[str, Any]:
-    from cascader.models.embeddings import EMBEDDINGS
+def _preset(kind: str, preset: str, dataset: str) -> dict[str, Any]:
     from cascader.models.presets import preset as settings_of
 
-    if model not in EMBEDDINGS:
-        raise SettingsError(f"there is no model {model!r}. Choose one of: {', '.join(EMBEDDINGS)}.")
-    return settings_of(model if tier == "kge" else tier, preset, dataset)
+    return settings_of(kind, preset, dataset)
 
 
-def _model(tier: str, model: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - any tier's model
-    if tier == "kge":
-        from cascader.models.embeddings import EMBEDDINGS
-
-        return EMBEDDINGS[model](**settings)
+def _model(kind: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - any tier's model
+    from cascader.models.embeddings import EMBEDDINGS
     from cascader.models.language import CrossEncoder, DualEncoder
 
-    return DualEncoder(**settings) if tier == "dual" else CrossEncoder(**settings)
-
-
-def _result_name(models: list[Any]) -> str:
-    """kge-complex, dual-contrastive, kge+kge-complex-transe, kge+dual-complex-contrastive."""
-    kinds = ["kge" if hasattr(model.recipe, "loss") else model.name for model in models]
-    names = [model.name if kind == "kge" else model.recipe.objective for kind, model in zip(kinds, models, strict=True)]
-    return f"{'+'.join(kinds)}-{'-'.join(names)}"
+    kinds: dict[str, Any] = {**EMBEDDINGS, "dual": DualEncoder, "cross": CrossEncoder}
+    return kinds[kind](**settings)
 
 
 def _say_trials(search: "Search") -> None:
@@ -247,11 +210,6 @@ def _check_same(folder: Path, tier: str, found: dict[str, Any], wanted: dict[str
                 f"the tier {tier} of {folder} is finished, with {name} {found.get(name)!r} and not {wanted[name]!r}. "
                 "Name another folder with --out."
             )
-
-
-def _check_same_graph(first: KnowledgeGraph, second: KnowledgeGraph) -> None:
-    if first.data_hash != second.data_hash:
-        raise SettingsError("the two runs were trained on different graphs. Fit both on the same one.")
 
 
 def _say_plan(kg: KnowledgeGraph, tier: str, model: Any, folder: Path) -> None:  # noqa: ANN401 - any tier's model

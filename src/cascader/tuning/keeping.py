@@ -59,11 +59,13 @@ def load_tuned(
     if saved["identity"] != dict(identity):
         return None
     tensors = load_file(folder / "tuning.safetensors")
-    first = next(iter(scorers.values()))
+    name, first = next(iter(scorers.items()))
     return Tuned(
         tuple(
             Trial(
-                Cascade(first, tuple(_tier(later, scorers, tensors, i) for later in trial["later"]), known=known),
+                Cascade(
+                    first, tuple(_tier(later, scorers, tensors, i) for later in trial["later"]), known=known, name=name
+                ),
                 trial["valid_mrr"],
                 trial["pairs_a_query"],
                 trial["seconds_a_query"],

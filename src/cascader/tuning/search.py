@@ -8,7 +8,6 @@ from typing import get_args
 import numpy as np
 
 from cascader.cascade import Cascade, Fusion, PrunedTail, Scale, Tier, mask_known
-from cascader.cascade.cascade import name_of
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
 from cascader.graph import Candidates, KnowledgeGraph, Queries, Triples
@@ -61,7 +60,7 @@ class _Search:
         learning, checking = _halves(kg, seed)
         self._learning, self._checking = Queries.from_triples(learning), Queries.from_triples(checking)
         self._both = Queries.from_triples(np.unique(np.concatenate([learning, checking]), axis=0))
-        self._first = name_of(cascade.first)
+        self._first = cascade.name
         self._dense = [tier for tier in cascade.tiers if tier.keep is None]
         self._reading = [tier for tier in cascade.tiers if tier.keep is not None]
         self._scorers = {self._first: cascade.first, **{tier.name: tier.scorer for tier in self._dense}}
@@ -82,7 +81,7 @@ class _Search:
 
     def _sum(self, chosen: Sequence[Tier]) -> Trial:
         """The best way to add the chosen tiers to the first, one after the other."""
-        cascade = Cascade(self._recorded[self._first], known=self._known)
+        cascade = Cascade(self._recorded[self._first], known=self._known, name=self._first)
         for tier in chosen:
             cascade = self._added(cascade, tier.name)
         names = [self._first, *(tier.name for tier in chosen)]
@@ -160,7 +159,7 @@ class _Search:
     def _with(self, scorers: Mapping[str, Scorer], tiers: Sequence[Tier]) -> Cascade:
         """A cascade of the same tiers, with what was recorded or with the real scorers."""
         exchanged = tuple(replace(tier, scorer=scorers.get(tier.name, tier.scorer)) for tier in tiers)
-        return Cascade(scorers[self._first], exchanged, known=self._known)
+        return Cascade(scorers[self._first], exchanged, known=self._known, name=self._first)
 
     def _kept(self, base: Trial, keep: Pruner, questions: Queries) -> Candidates:
         """Whom a pruner keeps of what a sum has scored."""

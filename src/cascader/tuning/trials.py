@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from cascader.cascade import Cascade, Tier
-from cascader.cascade.cascade import name_of
 from cascader.tuning.budget import Budget
 
 
@@ -20,7 +19,7 @@ class Trial:
     @property
     def tiers(self) -> tuple[str, ...]:
         """The tiers' names, the first included."""
-        return (name_of(self.cascade.first), *(tier.name for tier in self.cascade.tiers))
+        return (self.cascade.name, *(tier.name for tier in self.cascade.tiers))
 
     def as_dict(self) -> dict[str, Any]:
         """What there is to tell, as JSON can hold it."""

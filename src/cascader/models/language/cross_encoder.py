@@ -49,6 +49,7 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
 
     def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
         self._build(load_base_model(self.recipe.base), kg)
+        self._reader.read_all()
         self._layers = UpperLayers(self._reader.upper, self._head)
         queries = Queries.from_triples(sampled(kg.valid, self.recipe.valid_triples, self.recipe.seed))
 

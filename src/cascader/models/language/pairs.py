@@ -10,7 +10,7 @@ from torch.nn.functional import embedding
 from cascader.graph import Candidates, IntArray, Queries
 from cascader.models.embeddings.embedding import directed
 from cascader.models.language.base_model import BaseModel
-from cascader.models.language.reading import LowerLayers, States, join, read_first
+from cascader.models.language.reading import LowerLayers, ReadOnce, join, read_first
 from cascader.models.language.texts import GraphTexts
 
 _PARTS = 3
@@ -61,9 +61,13 @@ class PairReader(nn.Module):
         for parameter in self.upper.parameters():
             parameter.requires_grad_(True)
         self.parts = nn.Parameter(torch.zeros(_PARTS, base.width), requires_grad=split > 0)
-        self._states: tuple[States, States] | None = None
-        if split:
-            self._states = lower.read(texts.relations), lower.read(texts.entities, "reading texts, lower layers")
+        self._read_once = ReadOnce(lower, texts.relations, "relations"), ReadOnce(lower, texts.entities)
+
+    def read_all(self) -> None:
+        """Read all texts with the lower layers now, and not when each is first needed."""
+        if self._split:
+            for texts, once in zip((self._texts.relations, self._texts.entities), self._read_once, strict=True):
+                once.of(np.arange(len(texts)))
 
     def lengths(self, pairs: Pairs) -> IntArray:
         """How many tokens each pair has; shape (pairs,)."""
@@ -78,9 +82,10 @@ class PairReader(nn.Module):
 
     def lower(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """What the upper layers read, (pairs, tokens, width), and the mask of the tokens."""
-        if self._states is None:
+        if self._split == 0:
             return self._embedded(pairs)
-        relations, entities = self._states
+        relations = self._read_once[0].of(pairs.relations)
+        entities = self._read_once[1].of(np.concatenate([pairs.anchors, pairs.candidates]))
         states, mask, numbers = join(
             [(relations, pairs.relations), (entities, pairs.anchors), (entities, pairs.candidates)]
         )

@@ -58,16 +58,17 @@ class LowerLayers(nn.Module):
                 f"Choose from 0 to {base.layer_count}."
             )
         self._base, self._split = base, split
+        self.width = base.width
 
     @torch.inference_mode()
-    def read(self, tokens: Tokens, description: str = "reading texts") -> States:
+    def read(self, tokens: Tokens, description: str = "reading texts", tokens_at_once: int = _TOKENS_AT_ONCE) -> States:
         """Read every text once, as "[CLS] text [SEP]"."""
         begin, end = self._base.tokenizer.cls_token_id, self._base.tokenizer.sep_token_id
         counts = tokens.counts + 2
         offsets = np.concatenate([[0], np.cumsum(counts)])
         rows = torch.empty(int(offsets[-1]), self._base.width)
         with progress(description, total=len(tokens), unit="texts") as advance:
-            for texts in token_batches(counts, _TOKENS_AT_ONCE):
+            for texts in token_batches(counts, tokens_at_once):
                 longest = int(counts[texts].max())
                 block = torch.full((len(texts), longest), self._base.tokenizer.pad_token_id)
                 mask = torch.zeros(len(texts), longest, dtype=torch.bool)
@@ -81,6 +82,31 @@ class LowerLayers(nn.Module):
                 rows[torch.from_numpy(from_flat)] = states.flatten(0, 1)[torch.from_numpy(to_block)]
                 advance(len(texts))
         return States(offsets, rows)
+
+
+class ReadOnce:
+    """What the lower layers make of texts, each read when it is first needed.
+
+    Each is read by itself: in a batch its last bits would depend on its company, and a job that goes on after an
+    interruption has other company than one that was not interrupted.
+    """
+
+    def __init__(self, lower: LowerLayers, tokens: Tokens, what: str = "texts") -> None:
+        self._lower, self._tokens, self._what = lower, tokens, what
+        offsets = np.concatenate([[0], np.cumsum(tokens.counts + 2)])
+        self._states = States(offsets, torch.empty(int(offsets[-1]), lower.width))
+        self._is_read = np.zeros(len(tokens), dtype=bool)
+
+    def of(self, texts: IntArray) -> States:
+        """The states of all texts, of which those of `texts` can be relied on."""
+        missing = np.unique(texts[~self._is_read[texts]])
+        if len(missing):
+            read = self._lower.read(self._tokens.take(missing), f"reading {self._what}, lower layers", 1)
+            places, _ = padded(self._states.offsets, missing, int(self._tokens.counts.max()) + 2)
+            with torch.no_grad():
+                self._states.rows[torch.from_numpy(places)] = read.rows
+            self._is_read[missing] = True
+        return self._states
 
 
 def run_layers(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:

@@ -28,12 +28,20 @@ def phrase_of(relation_name: str, predicts_tail: bool) -> str:
     return relation_name if predicts_tail else f"reverse of {relation_name}"
 
 
+def has_texts(kg: KnowledgeGraph) -> bool:
+    """Whether there is something for a language model to read."""
+    return _speaking(kg) >= _SPEAKING_SHARE * len(kg.entities)
+
+
+def _speaking(kg: KnowledgeGraph) -> int:
+    return sum(bool(entity.description.strip() or _is_speaking(entity)) for entity in kg.entities)
+
+
 def check_texts(kg: KnowledgeGraph) -> None:
     """Refuse a graph without texts: a tier that reads them would add nothing."""
-    speaking = sum(bool(entity.description.strip() or _is_speaking(entity)) for entity in kg.entities)
-    if speaking < _SPEAKING_SHARE * len(kg.entities):
+    if not has_texts(kg):
         raise DataError(
-            f"{kg.name} has no texts: {speaking:,} of {len(kg.entities):,} entities have a name in words or a "
+            f"{kg.name} has no texts: {_speaking(kg):,} of {len(kg.entities):,} entities have a name in words or a "
             "description, so a language model would add nothing. Give an entity table with the columns id, name and "
             "description (entities.tsv, or --entities FILE), or use the embedding alone."
         )
