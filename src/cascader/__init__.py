@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from cascader.cascade import Alpha, Cascade
+    from cascader.cascade import Alpha, Cascade, Fusion
     from cascader.datasets import Split, load_dataset, open_graph, read_graph, write_graph
     from cascader.errors import CascaderError, DataError, MissingExtraError, StorageError, UnknownNameError
     from cascader.evaluation import Comparison, Evaluation, Metrics, compare, evaluate
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from cascader.models import Frequency
     from cascader.models.embeddings import RESCAL, ComplEx, RotatE, TransE
     from cascader.models.language import CrossEncoder, DualEncoder
-    from cascader.pruning import ConformalTopK, DynamicTopK, StaticTopK, TopK
+    from cascader.pruning import ConformalTopK, DynamicTopK, StaticTopK, ThriftyTopK, TopK
     from cascader.runs import Run, load_run
     from cascader.scorer import Scorer
-    from cascader.tuning import tune_alpha
+    from cascader.tuning import Budget, tune, tune_alpha
 
 _HOMES = {
-    "cascader.cascade": ("Alpha", "Cascade"),
+    "cascader.cascade": ("Alpha", "Cascade", "Fusion"),
     "cascader.datasets": ("Split", "load_dataset", "open_graph", "read_graph", "write_graph"),
     "cascader.errors": (
         "CascaderError",
@@ -50,16 +50,17 @@ _HOMES = {
     "cascader.models": ("Frequency",),
     "cascader.models.embeddings": ("RESCAL", "ComplEx", "RotatE", "TransE"),
     "cascader.models.language": ("CrossEncoder", "DualEncoder"),
-    "cascader.pruning": ("ConformalTopK", "DynamicTopK", "StaticTopK", "TopK"),
+    "cascader.pruning": ("ConformalTopK", "DynamicTopK", "StaticTopK", "ThriftyTopK", "TopK"),
     "cascader.runs": ("Run", "load_run"),
     "cascader.scorer": ("Scorer",),
-    "cascader.tuning": ("tune_alpha",),
+    "cascader.tuning": ("Budget", "tune", "tune_alpha"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "RESCAL",
     "Alpha",
+    "Budget",
     "Candidates",
     "Cascade",
     "CascaderError",
@@ -73,6 +74,7 @@ __all__ = [
     "Entity",
     "Evaluation",
     "Frequency",
+    "Fusion",
     "KnowledgeGraph",
     "KnownAnswers",
     "Metrics",
@@ -86,6 +88,7 @@ __all__ = [
     "Split",
     "StaticTopK",
     "StorageError",
+    "ThriftyTopK",
     "TopK",
     "TransE",
     "UnknownNameError",
@@ -96,6 +99,7 @@ __all__ = [
     "load_run",
     "open_graph",
     "read_graph",
+    "tune",
     "tune_alpha",
     "write_graph",
 ]

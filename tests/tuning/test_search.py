@@ -79,7 +79,7 @@ def test_every_way_is_tried_the_first_tier_alone_first(tuned):
     kinds = {
         trial.as_dict()["later"][-1]["keep"].get("of", {"pruner": "top_k"})["pruner"] for trial in tuned.trials[2:]
     }
-    assert kinds == {"top_k", "static", "dynamic", "conformal"}
+    assert kinds == {"top_k", "static", "dynamic", "conformal", "thrifty"}
 
 
 def test_the_best_has_the_highest_mrr_on_valid_and_its_figure_is_true(tuned, kg):

@@ -8,6 +8,7 @@ from cascader.pruning.keeping import load_pruner
 from cascader.pruning.pruner import Pruner
 from cascader.pruning.seen import Seen, seen_by
 from cascader.pruning.static import StaticTopK, TopK
+from cascader.pruning.thrifty import ThriftyTopK
 
 __all__ = [
     "AtMost",
@@ -16,6 +17,7 @@ __all__ = [
     "Pruner",
     "Seen",
     "StaticTopK",
+    "ThriftyTopK",
     "TopK",
     "best_first",
     "load_pruner",

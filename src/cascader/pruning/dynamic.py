@@ -67,6 +67,10 @@ class DynamicTopK:
 
     def predict(self, features: FloatArray, asked_for: IntArray) -> FloatArray:
         """The quantile of each gold's rank, at least 1 and not rounded; shape (queries,)."""
+        return self.predict_all(features, asked_for, np.array([self.quantile]))[:, 0]
+
+    def predict_all(self, features: FloatArray, asked_for: IntArray, quantiles: FloatArray) -> FloatArray:
+        """Many quantiles of each gold's rank; shape (queries, quantiles)."""
         if not hasattr(self, "network_"):
             raise NotFittedError("DynamicTopK has not been fitted. Call fit(seen_by(scorer, queries, known)).")
         expected = len(self.network_.mean)
@@ -75,7 +79,7 @@ class DynamicTopK:
                 f"there are scores for {features.shape[1]:,} entities, but this pruner was fitted on {expected:,}. "
                 'Fit it again, or take features="compact".'
             )
-        return self.network_.predict(features, asked_for, self.quantile)
+        return self.network_.predict(features, asked_for, quantiles)
 
     def expected_ranks(self, queries: Queries, scores: FloatArray) -> FloatArray:
         """The quantile of each gold's rank among `scores`, (queries, entities); shape (queries,)."""

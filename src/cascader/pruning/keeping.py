@@ -9,13 +9,15 @@ from cascader.pruning.conformal import ConformalTopK
 from cascader.pruning.dynamic import DynamicTopK
 from cascader.pruning.pruner import Pruner
 from cascader.pruning.static import StaticTopK, TopK
+from cascader.pruning.thrifty import ThriftyTopK
 
-PRUNERS: dict[str, type[TopK | StaticTopK | DynamicTopK | ConformalTopK | AtMost]] = {
+PRUNERS: dict[str, type[TopK | StaticTopK | DynamicTopK | ConformalTopK | ThriftyTopK | AtMost]] = {
     "at_most": AtMost,
     "top_k": TopK,
     "static": StaticTopK,
     "dynamic": DynamicTopK,
     "conformal": ConformalTopK,
+    "thrifty": ThriftyTopK,
 }
 
 

@@ -55,10 +55,10 @@ class QuantileNetwork(nn.Module):
         return functional.softplus(total)  # which is log1p(exp(total)): the total is a logarithm of the rank
 
     @torch.inference_mode()
-    def predict(self, features: FloatArray, asked: IntArray, quantile: float) -> FloatArray:
-        """The quantile of each query's gold rank, at least 1; shape (queries,)."""
-        logs = self(self.prepare(features), self.rows_of(asked), torch.tensor([quantile], dtype=torch.float64))
-        ranks = torch.expm1(logs[:, 0].clamp(max=50))  # e⁵⁰: beyond any graph, and no overflow
+    def predict(self, features: FloatArray, asked: IntArray, quantiles: FloatArray) -> FloatArray:
+        """The quantiles of each query's gold rank, at least 1; shape (queries, quantiles)."""
+        logs = self(self.prepare(features), self.rows_of(asked), torch.from_numpy(quantiles))
+        ranks = torch.expm1(logs.clamp(max=50))  # e⁵⁰: beyond any graph, and no overflow
         return ranks.clamp(min=1).numpy()
 
 

@@ -12,7 +12,7 @@ from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
 from cascader.graph import Candidates, KnowledgeGraph, Queries, Triples
 from cascader.progress import progress
-from cascader.pruning import AtMost, ConformalTopK, DynamicTopK, Pruner, Seen, StaticTopK, TopK, seen_by
+from cascader.pruning import AtMost, ConformalTopK, DynamicTopK, Pruner, Seen, StaticTopK, ThriftyTopK, TopK, seen_by
 from cascader.score_store import StoredScorer
 from cascader.scorer import Scorer
 from cascader.tuning.alphas import best_reranking, best_sum, relation_alphas
@@ -148,6 +148,8 @@ class _Search:
 
         static, dynamic = StaticTopK(0.5).fit(seen()), DynamicTopK(0.5).fit(seen())
         pruners: list[Pruner] = [*(TopK(k) for k in WIDTHS if k < read_top), TopK(read_top)]
+        thrifty = ThriftyTopK(1).fit(seen())
+        pruners += [AtMost(read_top, thrifty.with_mean(k)) for k in WIDTHS if k < read_top]
         for quantile in QUANTILES:
             conformal = ConformalTopK(quantile).fit(seen())
             learnt = static.with_quantile(quantile), dynamic.with_quantile(quantile), conformal
