@@ -66,8 +66,8 @@ def fit(
     """
     from cascader.models.embeddings.search import Search
     from cascader.models.language.texts import check_texts
-    from cascader.runs import finish_run, has_tier, keep_graph, keep_tier, load_run, load_tier, tier_folder
-    from cascader.tuning import Budget
+    from cascader.runs import finish_run, has_tier, keep_graph, keep_tier, tier_folder
+    from cascader.storage import locked
 
     kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
     kinds = _kinds(tiers, model, kg)
@@ -77,31 +77,45 @@ def fit(
     if set(kinds) & {"dual", "cross"}:
         check_texts(kg)
     folder = out or Path("runs") / kg.name / f"{model.replace(',', '+')}-{preset}"
-    keep_graph(folder, kg)
-    for tier, untrained in models.items():
-        if has_tier(folder, tier):
-            finished = load_tier(folder, tier, kg)
-            if not trials:
-                _check_same(folder, tier, finished.recipe.as_dict(), untrained.recipe.as_dict())
-            say(f"{tier_folder(folder, tier)} is finished already.")
-            continue
-        _say_plan(kg, tier, untrained, folder)
-        if tier == "kge" and trials:
-            search = Search(kinds[tier], chosen[tier], kg, folder / "search", fixed=changed[tier])
-            trained: Any = search.run(trials, max_minutes)
-            _say_trials(search)
-            keep_tier(folder, tier, trained)
-            search.discard_weights()
-        else:
-            trained = untrained.fit(kg, tier_folder(folder, tier), max_minutes, **_earlier(folder, tier, kg))
-            keep_tier(folder, tier, trained)
-        _say_trained(trained.history_)
-    finish_run(folder, kg, preset)
+    with locked(folder):  # a second process on the same run waits, and then finds it finished
+        keep_graph(folder, kg)
+        for tier, untrained in models.items():
+            if has_tier(folder, tier):
+                _check_finished(folder, tier, kg, untrained, trials)
+                continue
+            _say_plan(kg, tier, untrained, folder)
+            if tier == "kge" and trials:
+                search = Search(kinds[tier], chosen[tier], kg, folder / "search", changed[tier])
+                keep_tier(folder, tier, search.run(trials, max_minutes))
+                _say_trials(search)
+                search.discard_weights()
+            else:
+                trained = untrained.fit(kg, tier_folder(folder, tier), max_minutes, **_earlier(folder, tier, kg))
+                keep_tier(folder, tier, trained)
+                _say_trained(trained.history_)
+        finish_run(folder, kg, preset)
+        _tune(folder)
+    say(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
+
+
+def _check_finished(folder: Path, tier: str, kg: KnowledgeGraph, wanted: Any, trials: int) -> None:  # noqa: ANN401
+    """A tier that is there already must be the one that is asked for; what a search has found may be any."""
+    from cascader.runs import load_tier, tier_folder
+
+    if not trials:
+        _check_same(folder, tier, load_tier(folder, tier, kg).recipe.as_dict(), wanted.recipe.as_dict())
+    say(f"{tier_folder(folder, tier)} is finished already.")
+
+
+def _tune(folder: Path) -> None:
+    """Try cascades on valid, where there are several tiers and a valid split."""
+    from cascader.runs import load_run
+    from cascader.tuning import Budget
+
     run = load_run(folder)
-    if len(run.tiers) > 1 and len(kg.valid):
+    if len(run.tiers) > 1 and len(run.kg.valid):
         best = run.tuned().plan(Budget(), 1).trial
         say(f"Best on valid: {' + '.join(best.tiers)}, with {best.pairs_a_query:.1f} pairs read a query.")
-    say(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
 
 
 def _earlier(folder: Path, tier: str, kg: KnowledgeGraph) -> dict[str, Scorer]:

@@ -1,0 +1,90 @@
+"""Cross-encoder calls of a tuned cascade, against the full additive ensemble of the same tiers (the paper's Eq. 1).
+
+A fixed random sample of test queries is asked. The ensemble reads every entity of the graph with every question, and
+gets the alpha that is best on this very sample, which favours it; the cascade is the one that valid chose. Scores are
+kept in the run's folder, so that an interrupted benchmark goes on. Usage: python bench/cascade.py RUN [--queries N]
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from cascader.cascade import Cascade
+from cascader.evaluation.protocol import mean_reciprocal_rank
+from cascader.graph import Queries
+from cascader.runs import load_run
+from cascader.tuning import Budget, Trial
+from cascader.tuning.alphas import ALPHAS
+from measuring import report
+
+READER = "cross"
+#: What counts as equal, in MRR.
+EQUAL = 0.002
+
+
+def main() -> None:
+    """Measure both, and report the ratio of calls."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--queries", type=int, default=200)
+    arguments = parser.parse_args()
+    run = load_run(arguments.run)
+    kg = run.kg
+    everything = Queries.from_triples(kg.test)
+    sample = np.sort(np.random.default_rng(0).choice(len(everything), arguments.queries, replace=False))
+    queries, known = everything[sample], kg.known()
+    reader, tuned = run.scorers()[READER], run.tuned()
+    chosen = tuned.plan(Budget(), 1).trial
+    base = chosen.cascade.tiers[:-1] if READER in chosen.tiers else chosen.cascade.tiers
+    scales = chosen.cascade.tiers[-1].fusion if READER in chosen.tiers else None
+    earlier = Cascade(chosen.cascade.first, base, name=chosen.cascade.name)
+
+    ensembles = {
+        float(alpha): mean_reciprocal_rank(
+            earlier.then(reader, alpha=float(alpha), name=READER, **({"fusion": scales} if scales else {})),
+            queries,
+            known,
+        )
+        for alpha in ALPHAS
+    }
+    best_alpha = max(ensembles, key=lambda alpha: ensembles[alpha])
+    questions = len(queries.questions()[0])
+    full_calls = questions * len(kg.entities)
+    masked = kg.known(("train", "valid"))
+    rows = [_row(trial, queries, masked, known) for trial in tuned.trials if trial.tiers == chosen.tiers]
+    ours = _row(chosen, queries, masked, known)
+    report(
+        "cascade",
+        {"calls_full_over_cascade": full_calls / max(ours["calls"], 1)},
+        {
+            "what": f"{len(queries)} test queries of {kg.name}, {questions} distinct questions, tiers {chosen.tiers}",
+            "ensemble": {"calls": full_calls, "mrr": ensembles[best_alpha], "alpha_best_on_the_sample": best_alpha},
+            "earlier_tiers_alone": {"mrr": mean_reciprocal_rank(earlier, queries, known)},
+            "cascade_chosen_by_valid": ours,
+            "share_of_calls": ours["calls"] / full_calls,
+            "is_equal_or_better": ours["mrr"] >= ensembles[best_alpha] - EQUAL,
+            "all_pruners": rows,
+        },
+        ["numpy", "torch"],
+    )
+    print(
+        f"MRR: ensemble {ensembles[best_alpha]:.4f}, cascade {ours['mrr']:.4f}; {ours['calls']:,} of {full_calls:,} calls"
+    )
+
+
+def _row(trial: Trial, queries: Queries, masked: object, known: object) -> dict[str, object]:
+    """What a tuned cascade reaches on the sample, and how many pairs it reads for that."""
+    cascade = trial.cascade.knowing(masked)
+    mrr = mean_reciprocal_rank(cascade, queries, known)
+    cost = cascade.tally.costs.get(READER)
+    return {
+        "keep": trial.as_dict()["later"][-1]["keep"] if trial.cascade.tiers else None,
+        "valid_mrr": trial.mrr,
+        "mrr": mrr,
+        "calls": cost.calls if cost else 0,
+    }
+
+
+if __name__ == "__main__":
+    main()
