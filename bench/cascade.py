@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cascader.cascade import Cascade
+from cascader.cascade import Cascade, Fusion
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Queries
 from cascader.runs import load_run
@@ -36,17 +36,12 @@ def main() -> None:
     queries, known = everything[sample], kg.known()
     reader, tuned = run.scorers()[READER], run.tuned()
     chosen = tuned.plan(Budget(), 1).trial
-    base = chosen.cascade.tiers[:-1] if READER in chosen.tiers else chosen.cascade.tiers
-    scales = chosen.cascade.tiers[-1].fusion if READER in chosen.tiers else None
-    earlier = Cascade(chosen.cascade.first, base, name=chosen.cascade.name)
-
+    later = [tier for tier in chosen.cascade.tiers if tier.name == READER]
+    fusion = later[0].fusion if later else Fusion()
+    earlier = Cascade(chosen.cascade.first, tuple(t for t in chosen.cascade.tiers if t not in later), name="kge")
     ensembles = {
-        float(alpha): mean_reciprocal_rank(
-            earlier.then(reader, alpha=float(alpha), name=READER, **({"fusion": scales} if scales else {})),
-            queries,
-            known,
-        )
-        for alpha in ALPHAS
+        alpha: mean_reciprocal_rank(earlier.then(reader, alpha=alpha, name=READER, fusion=fusion), queries, known)
+        for alpha in ALPHAS.tolist()
     }
     best_alpha = max(ensembles, key=lambda alpha: ensembles[alpha])
     questions = len(queries.questions()[0])
@@ -68,9 +63,7 @@ def main() -> None:
         },
         ["numpy", "torch"],
     )
-    print(
-        f"MRR: ensemble {ensembles[best_alpha]:.4f}, cascade {ours['mrr']:.4f}; {ours['calls']:,} of {full_calls:,} calls"
-    )
+    print(f"MRR of the ensemble {ensembles[best_alpha]:.4f} ({full_calls:,} calls), of the cascade {ours['mrr']:.4f}")
 
 
 def _row(trial: Trial, queries: Queries, masked: object, known: object) -> dict[str, object]:
