@@ -69,11 +69,11 @@ class Tuned:
 
     @property
     def best(self) -> Cascade:
-        """The cascade with the highest MRR on valid, whatever it costs; of equals, the cheapest."""
+        """The cascade with the highest MRR on valid, whatever it costs; of equals, the one that reads least."""
         return self.plan(Budget(), 1).trial.cascade
 
     def plan(self, budget: Budget, query_count: int) -> Plan:
         """The best that fits a budget for so many queries; the first tier alone where nothing else does."""
         plans = [Plan(trial, query_count) for trial in self.trials]
         fitting = [plan for plan in plans if budget.allows(plan.seconds, plan.pairs)] or plans[:1]
-        return max(fitting, key=lambda plan: (plan.trial.mrr, -plan.seconds))
+        return max(fitting, key=lambda plan: (plan.trial.mrr, -plan.pairs))  # not by seconds, which vary
