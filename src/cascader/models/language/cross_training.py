@@ -81,7 +81,8 @@ class CrossTraining:
 
     def _batches(self, epoch: int) -> Iterator[IntArray]:
         """The queries of a round: the passes over train lie one after the other, each in an order of its own."""
-        start, size = (epoch - 1) * self._recipe.round_queries, self._recipe.round_queries
+        size = min(self._recipe.round_queries, len(self._queries))  # on a small graph, one pass
+        start = (epoch - 1) * size
         stream = np.arange(start, start + size)
         number, place = np.divmod(stream, len(self._queries))
         orders = {p: np.random.default_rng([self._recipe.seed, p]).permutation(len(self._queries)) for p in set(number)}

@@ -80,7 +80,7 @@ class CrossRecipe(Settings):
     batch_size: int = 16  #: queries
     learning_rate: float = 1e-4
     weight_decay: float = 0.01
-    round_queries: int = 1024  #: queries of a round, after which a checkpoint can be written
+    round_queries: int = 1024  #: queries of a round, at most all; after each a checkpoint can be written
     rounds: int = 40
     valid_every: int = 5  #: rounds between two looks at valid
     patience: int = 3  #: looks without a gain before it stops
