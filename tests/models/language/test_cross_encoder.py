@@ -120,7 +120,7 @@ def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_
 
 
 class TestPrecision:
-    SMALL: ClassVar[dict[str, object]] = {"rounds": 1, "round_queries": 8, "split_layer": 1, "valid_top": 4}
+    SMALL: ClassVar[dict[str, object]] = {"rounds": 1, "round_queries": 8, "split_layer": 0, "valid_top": 4}
 
     def test_eight_bits_are_used_where_valid_sees_no_difference(self, toy, tiny_model, tmp_path):
         earlier = Frequency().fit(toy)
@@ -144,6 +144,11 @@ class TestPrecision:
             exact = layers(states, mask)
         rough = in_int8(layers, base.width)(states, mask)
         assert np.corrcoef(rough, exact)[0, 1] > 0.95
+
+    def test_where_one_layer_sees_the_pair_eight_bits_are_not_even_tried(self, toy, tiny_model):
+        settings = {**self.SMALL, "split_layer": 1, "precision": "int8"}
+        model = CrossEncoder(base=tiny_model, **settings).fit(toy, earlier=Frequency().fit(toy))
+        assert "int8" not in model.history_
 
     def test_eight_bits_are_not_used_where_nothing_can_be_checked(self, toy, tiny_model):
         model = CrossEncoder(base=tiny_model, precision="int8", **self.SMALL).fit(toy)

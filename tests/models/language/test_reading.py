@@ -129,3 +129,34 @@ class TestBadInput:
     def test_a_split_that_there_is_not(self, base):
         with pytest.raises(SettingsError, match="has 2 layers. Choose from 0 to 2"):
             LowerLayers(base, 5)
+
+
+def test_put_together_from_glances_a_pair_is_what_the_whole_layer_reads(base):
+    from cascader.models.language.pairs import PairReader, Pairs
+
+    texts = GraphTexts(
+        Tokens.of(["a b c", "d", "e f g h", ""], base, 99), Tokens.of(["r s", "reverse of r s"], base, 99)
+    )
+    reader = PairReader(base, texts, split=1).eval()
+    with torch.no_grad():
+        reader.parts.normal_()
+    pairs = Pairs(np.array([0, 0, 1, 1, 0]), np.array([0, 0, 2, 3, 1]), np.array([1, 2, 0, 0, 1]))
+    assert reader.is_shallow
+    with torch.inference_mode():
+        expected = read_first(reader.upper, *reader.lower(pairs))
+        torch.testing.assert_close(reader(pairs), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_learnt_from_glances_is_what_is_learnt_from_the_whole_layer(base):
+    from cascader.models.language.pairs import PairReader, Pairs
+
+    texts = GraphTexts(Tokens.of(["a b c", "d", "e f g h"], base, 99), Tokens.of(["r", "reverse of r"], base, 99))
+    reader = PairReader(base, texts, split=1).eval()
+    pairs = Pairs(np.array([0, 1, 1]), np.array([0, 0, 2]), np.array([1, 2, 0]))
+    gradients = []
+    for read in (reader(pairs), read_first(reader.upper, *reader.lower(pairs))):
+        reader.zero_grad()
+        (read**2).sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in reader.parameters() if parameter.grad is not None])
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)

@@ -1,6 +1,6 @@
 """Tier 3: a cross encoder. It reads the question and a candidate together, and only those candidates that are left."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from cascader.scorer import Scorer
 from cascader.training import Trainable
 from cascader.tuning.alphas import best_reranking
 
+#: Where each text is looked at once: enough pairs to have many texts in common.
+_PAIRS_AT_ONCE = 8192
 #: What eight bits may cost in valid MRR.
 _INT8_LOSS = 0.002
 
@@ -78,6 +80,8 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
 
     def _try_int8(self, judge: Callable[[], float | None]) -> None:
         """Score in eight bits if valid sees next to no difference, and write down what it saw."""
+        if self._reader.is_shallow:  # next to nothing is left to be made faster
+            return
         whole, before = self._layers, judge()
         self._layers = in_int8(UpperLayers(self._reader.upper, self._head).eval(), self._base.width)
         after = judge()
@@ -103,11 +107,26 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
         pairs, place_of = Pairs.of(queries, candidates, self._relation_count).distinct()
         scores = torch.empty(len(pairs))
         with torch.inference_mode(), progress("reading pairs", total=len(pairs), unit="pairs") as advance:
-            for places in token_batches(self._reader.lengths(pairs), self.recipe.tokens_at_once):
-                scores[torch.from_numpy(places)] = self._layers(*self._reader.lower(pairs[places]))
+            for places in self._blocks(pairs):
+                scores[torch.from_numpy(places)] = self._read(pairs[places])
                 advance(len(places))
         self.pairs_scored += len(pairs)
         return scores.numpy()[place_of]
+
+    def _blocks(self, pairs: Pairs) -> Iterator[IntArray]:
+        """Pairs to be read together: of like length, or, where a text is looked at once, with many texts in common."""
+        if self._reader.is_shallow:  # distinct pairs stand by relation and anchor
+            for start in range(0, len(pairs), _PAIRS_AT_ONCE):
+                yield np.arange(start, min(start + _PAIRS_AT_ONCE, len(pairs)))
+        else:
+            yield from token_batches(self._reader.lengths(pairs), self.recipe.tokens_at_once)
+
+    def _read(self, pairs: Pairs) -> Tensor:
+        """Scores; shape (pairs,)."""
+        if self._reader.is_shallow:
+            scores: Tensor = self._head(self._reader(pairs))
+            return scores
+        return self._layers(*self._reader.lower(pairs))
 
     def token_counts(self, queries: Queries, candidates: Candidates) -> IntArray:
         """How long the text of each pair is; shape (candidates,)."""

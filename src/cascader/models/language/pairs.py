@@ -10,6 +10,7 @@ from torch.nn.functional import embedding
 from cascader.graph import Candidates, IntArray, Queries
 from cascader.models.embeddings.embedding import directed
 from cascader.models.language.base_model import BaseModel
+from cascader.models.language.glances import glance, put_together
 from cascader.models.language.reading import LowerLayers, ReadOnce, join, read_first
 from cascader.models.language.texts import GraphTexts
 
@@ -75,10 +76,32 @@ class PairReader(nn.Module):
         relations, entities = self._texts.relations.counts, self._texts.entities.counts
         return relations[pairs.relations] + entities[pairs.anchors] + entities[pairs.candidates] + marks
 
+    @property
+    def is_shallow(self) -> bool:
+        """Whether a single layer sees the pair: then a pair costs next to nothing."""
+        return self._split > 0 and len(self.upper) == 1
+
     def forward(self, pairs: Pairs) -> Tensor:
         """The state of the first token, which has seen all others; shape (pairs, width)."""
+        if self.is_shallow:
+            return self._put_together(pairs)
         states, mask = self.lower(pairs)
         return read_first(self.upper, states, mask)
+
+    def _put_together(self, pairs: Pairs) -> Tensor:
+        """The same by glances: the first token is the relation's, so each text is looked at once for each relation."""
+        relations = self._read_once[0].of(pairs.relations)
+        entities = self._read_once[1].of(np.concatenate([pairs.anchors, pairs.candidates]))
+        first = relations.rows[torch.from_numpy(relations.offsets[pairs.relations])] + self.parts[0]
+        parts = (relations, pairs.relations), (entities, pairs.anchors), (entities, pairs.candidates)
+        glances = []
+        for mark, (states, texts) in zip(self.parts, parts, strict=True):
+            keys = np.stack([pairs.relations, texts])
+            looks, place, look_of = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+            asking = first.index_select(0, torch.from_numpy(place))
+            found = glance(self.upper[0], asking, states, looks[1], mark)
+            glances.append(found.of(torch.from_numpy(look_of.reshape(-1))))
+        return put_together(self.upper[0], first, glances)
 
     def lower(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """What the upper layers read, (pairs, tokens, width), and the mask of the tokens."""
