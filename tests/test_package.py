@@ -11,7 +11,7 @@ import pytest
 import cascader
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ("torch", "transformers", "pandas", "ray", "numpy", "scipy", "pyarrow", "rich", "typer")
+HEAVY = ("torch", "transformers", "matplotlib", "jinja2", "pandas", "ray", "numpy", "scipy", "pyarrow", "rich", "typer")
 
 
 def in_fresh_python(code):
@@ -32,7 +32,7 @@ def test_using_the_graph_and_the_evaluation_loads_no_torch_or_pandas():
         "import cascader.cli\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
-    assert not {"torch", "transformers", "pandas", "ray"} & set(in_fresh_python(code))
+    assert not {"torch", "transformers", "matplotlib", "pandas", "ray"} & set(in_fresh_python(code))
 
 
 def test_a_fixed_number_of_candidates_needs_no_torch():

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import data, describing, evaluations, fitting, measuring
+from cascader.cli import data, describing, evaluations, fitting, measuring, reporting
 from cascader.cli.console import complain
 from cascader.errors import CascaderError
 
@@ -25,6 +25,7 @@ app.add_typer(data.app, name="data")
 app.command()(fitting.fit)
 app.command()(measuring.evaluate)
 app.command()(describing.describe)
+app.command()(reporting.report)
 app.command()(evaluations.baseline)
 app.command()(evaluations.compare)
 app.command()(evaluations.table)

@@ -14,7 +14,8 @@ from cascader.pruning.examples import Examples
 from cascader.pruning.pruner import check_share
 from cascader.pruning.seen import Seen
 
-_CALIBRATION_SHARE = 0.5
+#: Of the triples that it is fitted on; the others teach.
+CALIBRATION_SHARE = 0.5
 #: What rounding may take away from a product.
 _ROUNDING = 1e-9
 
@@ -39,7 +40,7 @@ class ConformalTopK:
     def fit(self, blocks: Iterable[Seen]) -> Self:
         """Learn from one half of the triples and calibrate on the other."""
         examples = Examples.collect(blocks, "compact")
-        learning, calibration = examples.split(_CALIBRATION_SHARE, self.seed)
+        learning, calibration = examples.split(CALIBRATION_SHARE, self.seed)
         self.dynamic_ = DynamicTopK(self.coverage, seed=self.seed).fit_examples(learning)
         # By side: the two queries of a triple depend on each other, and only one of them is on each side.
         of_tails = calibration.predicts_tail

@@ -1,0 +1,142 @@
+"""Charts as SVG that stands in a page: colours come from the page, texts stay texts, the same bytes every time."""
+
+import io
+import logging
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Scale = Literal["linear", "log"]
+#: A line through marked points, a line without marks, a dashed one, or marks alone.
+Look = Literal["marked", "plain", "dashed", "marks"]
+
+SERIES_COLOURS = 6
+_INCHES = (4.4, 3.4)
+_FEW_DECADES = 300  # a smaller factor between the ends of a logarithmic axis leaves room for more numbers
+#: Stand for colours that the page knows, in light and in dark; matplotlib wants a colour, so each has a code.
+_CODES = {
+    "currentColor": "#010203",
+    **{f"var(--series-{number})": f"#a1b2c{number}" for number in range(SERIES_COLOURS)},
+}
+_INK = _CODES["currentColor"]
+_SETTINGS: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a name may hold a dollar sign
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    **{f"{part}.color": _INK for part in ("text", "xtick", "ytick", "grid")},
+    **{f"axes.{part}": _INK for part in ("edgecolor", "labelcolor")},
+    "axes.grid": True,
+    "grid.alpha": 0.15,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+}
+_LOOKS: dict[Look, dict[str, Any]] = {
+    "marked": {"marker": "o"},
+    "plain": {},
+    "dashed": {"linestyle": "--", "linewidth": 1.2},
+    "marks": {"linestyle": "none", "marker": "o", "markersize": 9, "markeredgewidth": 1.5},
+}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one colour: a number below SERIES_COLOURS, or None for the colour of the text."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: int | None
+    look: Look = "marked"
+    spread: Sequence[tuple[float, float]] = ()  # the lower and upper end around each point
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What is to be drawn; `name` must be of its own in a page, `title` is what a screen reader says."""
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    x_scale: Scale = "linear"
+    x_ticks: Sequence[str] = ()  # names of the places 0, 1, 2, … where x is no number
+
+
+def draw(chart: Chart) -> str:
+    """The chart as an svg element, to stand in a page as it is."""
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it tells everyone that it has looked for fonts
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    written = io.StringIO()
+    settings: Any = {**_SETTINGS, "svg.hashsalt": chart.name}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # the page's font has it, or the browser finds one
+        figure = Figure(figsize=_INCHES, layout="constrained")
+        axes = figure.add_subplot()
+        for series in chart.series:
+            _add(axes, series)
+        _label(axes, chart)
+        if len(chart.series) > 1:
+            figure.legend(loc="outside lower center", ncols=2, fontsize=9)
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+    return _in_page(written.getvalue(), chart)
+
+
+def _add(axes: "Axes", series: Series) -> None:
+    colour = _INK if series.colour is None else _CODES[f"var(--series-{series.colour % SERIES_COLOURS})"]
+    look = dict(_LOOKS[series.look])
+    if series.look == "marks":
+        look |= {"markerfacecolor": "none", "markeredgecolor": colour}
+    axes.plot(list(series.x), list(series.y), color=colour, label=_printable(series.label), **look)
+    if series.spread:
+        lows, highs = zip(*series.spread, strict=True)
+        axes.fill_between(list(series.x), lows, highs, color=colour, alpha=0.15, linewidth=0)
+
+
+def _label(axes: "Axes", chart: Chart) -> None:
+    from matplotlib.ticker import LogLocator
+
+    axes.set_xlabel(chart.x_label)
+    axes.set_ylabel(chart.y_label)
+    axes.set_xscale(chart.x_scale)
+    if chart.x_scale == "log":
+        low, high = axes.get_xlim()
+        steps = (1, 2, 5) if high < _FEW_DECADES * low else (1,)
+        axes.xaxis.set_major_locator(LogLocator(subs=steps))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+        axes.xaxis.set_minor_formatter(lambda *_: "")
+    if chart.x_ticks:
+        axes.set_xticks(range(len(chart.x_ticks)), [_printable(tick) for tick in chart.x_ticks])
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _in_page(svg: str, chart: Chart) -> str:
+    """Without what only a file needs; ids of its own, the page's colours and font, and a title."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*|<style.*?</style>\s*|<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    box = re.search(r'viewBox="([^"]*)"', svg)
+    assert box is not None  # noqa: S101 - matplotlib always writes one
+    title = f"{chart.name}-title"
+    opening = f'<svg viewBox="{box[1]}" role="img" aria-labelledby="{title}"><title id="{title}">'
+    svg = opening + escape(chart.title) + "</title>" + svg[svg.index(">") + 1 :]
+    svg = re.sub(r'(?<=\bid=")(?!' + re.escape(title) + ")", f"{chart.name}-", svg)
+    svg = re.sub(r'xlink:href="#', f'href="#{chart.name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{chart.name}-", svg)
+    svg = re.sub(r"""'DejaVu Sans'[^;"]*""", "system-ui, sans-serif", svg)
+    for name, code in _CODES.items():
+        svg = svg.replace(code, name)
+    return svg.strip()

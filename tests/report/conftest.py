@@ -1,0 +1,59 @@
+"""A small graph with three tiers of every kind, tuned, measured and analysed once for all tests."""
+
+from dataclasses import asdict, replace
+
+import pytest
+
+from cascader.cascade import Cascade, TopK
+from cascader.evaluation import evaluate
+from cascader.graph import KnowledgeGraph
+from cascader.models import Frequency
+from cascader.models.embeddings import ComplEx
+from cascader.models.language import CrossEncoder
+from cascader.report import analyse
+from cascader.score_store import StoredScorer
+from cascader.tuning import tune
+from tests.evaluation.test_evaluate import random_graph
+
+EVIL = "<script>alert(1)</script> $x$ & ümlaut"
+
+
+@pytest.fixture(scope="session")
+def kg() -> KnowledgeGraph:
+    kg = random_graph(seed=1, entities=30, triples=500)
+    entities = tuple(entity._replace(name=f"{entity.name} {EVIL}") for entity in kg.entities)
+    relations = tuple(relation._replace(name=f"{relation.name} {EVIL}") for relation in kg.relations)
+    return KnowledgeGraph(f"{EVIL} graph", entities, relations, kg.train, kg.valid, kg.test)
+
+
+@pytest.fixture(scope="session")
+def tiers(kg, tiny_model):
+    """The first and second score everyone, the third reads pairs."""
+    embedding = ComplEx(dim=8, epochs=5).fit(kg)
+    cross = CrossEncoder(base=tiny_model, rounds=1, round_queries=8, split_layer=1).fit(kg)
+    return {"kge": embedding, "frequency": Frequency().fit(kg), "cross": cross}
+
+
+@pytest.fixture(scope="session")
+def material(kg, tiers):
+    """What `analyse` takes, by name."""
+    scorers = {**tiers, "cross": StoredScorer(tiers["cross"], kg)}
+    cascade = Cascade(scorers["kge"], name="kge").then(scorers["frequency"], alpha=0.5, name="frequency")
+    tuned = tune(cascade.then(scorers["cross"], alpha=0.5, keep=TopK(1), name="cross"), kg, read_top=8)
+    best = tuned.best.knowing(kg.known(("train", "valid")))
+    costed = evaluate(best, kg, name="cascade")
+    evaluations = [
+        evaluate(scorers["kge"], kg, name="kge-complex", about=tiers["kge"].about()),
+        evaluate(scorers["frequency"], kg, "valid", name="frequency"),
+        replace(costed, about={"costs": {tier: asdict(cost) for tier, cost in best.tally.costs.items()}}),
+    ]
+    models = {
+        name: {**tiers[name].about(), "parameters": tiers[name].parameter_count, "bytes": 1000}
+        for name in ("kge", "cross")
+    }
+    return {"kg": kg, "scorers": scorers, "tuned": tuned, "evaluations": evaluations, "models": models}
+
+
+@pytest.fixture(scope="session")
+def analyses(material):
+    return analyse(**material)

@@ -1,0 +1,119 @@
+"""The page: one file, safe whatever the graph's names are, and the same bytes every time."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from cascader.report import analyse, write_report
+from cascader.report.plots import Chart, Series, draw
+from cascader.tuning import Tuned
+from tests.report.conftest import EVIL
+
+
+class Page(HTMLParser):
+    """Every element with its attributes, and all texts; elements must be closed in order."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.elements, self.texts = [], [], []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag != "meta":  # which has no end
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def named(self, tag):
+        return [attributes for found, attributes in self.elements if found == tag]
+
+
+@pytest.fixture(scope="module")
+def html(analyses, tmp_path_factory):
+    return write_report(tmp_path_factory.mktemp("report"), analyses).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
+
+
+def test_the_numbers_stand_beside_the_page(analyses, tmp_path):
+    path = write_report(tmp_path / "new" / "folder", analyses)
+    assert path == tmp_path / "new" / "folder" / "report.html"
+    assert json.loads(path.with_name("report.json").read_text(encoding="utf-8")) == analyses
+
+
+def test_the_page_needs_no_other_file_and_no_script(html, page):
+    assert "//" not in html
+    assert "@import" not in html
+    assert {tag for tag, _ in page.elements}.isdisjoint({"script", "link", "img", "image", "iframe", "object", "embed"})
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    targets = [value for _, found in page.elements for name, value in found.items() if name in ("href", "src")]
+    assert targets
+    assert all(target.startswith("#") for target in targets)
+
+
+def test_names_of_the_graph_are_shown_and_never_obeyed(html, page):
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; $x$ &amp; ümlaut" in html
+    assert any(EVIL in text for text in page.texts)
+
+
+def test_no_two_elements_share_an_id_and_every_reference_is_met(html, page):
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    found = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)|aria-(?:labelled|described)by="([^"]+)"', html)
+    assert {name for names in found for name in names if name} <= set(ids)
+
+
+def test_every_figure_has_a_title_and_a_caption(page):
+    charts = page.named("svg")
+    assert len(charts) >= 6
+    assert len(page.named("figcaption")) == len(charts)
+    assert all(chart["role"] == "img" and chart["aria-labelledby"] for chart in charts)
+
+
+def test_the_contents_lead_to_every_section(page):
+    links = [attributes["href"].removeprefix("#") for attributes in page.named("a")]
+    assert links == [attributes["id"] for attributes in page.named("section")]
+    assert len(links) == 10
+
+
+def test_the_same_numbers_give_the_same_bytes(analyses, html, tmp_path):
+    assert write_report(tmp_path, analyses).read_text(encoding="utf-8") == html
+    read_back = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert write_report(tmp_path / "again", read_back).read_text(encoding="utf-8") == html
+
+
+def test_one_tier_that_was_never_measured_still_gives_a_page(material, tmp_path):
+    kge, tuned = {"kge": material["scorers"]["kge"]}, Tuned(material["tuned"].trials[:1])
+    found = analyse(material["kg"], kge, tuned, [], {})
+    page = Page(write_report(tmp_path, found).read_text(encoding="utf-8"))
+    assert any("Left out: The run has only one tier" in text for text in page.texts)
+
+
+def test_a_chart_keeps_its_texts_and_takes_its_colours_from_the_page():
+    series = [Series("five $ <b>", [1, 2], [3, 4], 0, spread=[(2, 4), (3, 5)]), Series("", [1], [3], None, "marks")]
+    svg = draw(Chart("c", "a <title>", "x", "y", series))
+    assert "five $ &lt;b&gt;" in svg
+    assert "a &lt;title&gt;</title>" in svg
+    assert "var(--series-0)" in svg
+    assert "currentColor" in svg
+    assert not re.search(r"(fill|stroke): #", svg)
+
+
+def test_a_name_that_no_font_has_is_drawn_without_a_warning():
+    assert "漢字" in draw(Chart("c", "t", "x", "y", [Series("漢字", [1], [1], 0), Series("b", [1], [1], 1)]))
