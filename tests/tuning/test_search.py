@@ -85,9 +85,20 @@ def test_every_way_is_tried_the_first_tier_alone_first(tuned):
 def test_the_best_has_the_highest_mrr_on_valid_and_its_figure_is_true(tuned, kg):
     best = max(tuned.trials, key=lambda trial: trial.mrr)
     assert tuned.plan(Budget(), 1).trial.mrr == best.mrr
-    _, checking = halves_of_valid(kg, seed=0)
-    figure = mean_reciprocal_rank(best.cascade, Queries.from_triples(checking), kg.known(("train", "valid")))
+    figure = mean_reciprocal_rank(best.cascade, Queries.from_triples(kg.valid), kg.known(("train", "valid")))
     assert figure == pytest.approx(best.mrr, abs=1e-6)
+
+
+def test_the_coverage_is_the_share_of_golds_that_are_read_in_the_half_that_no_pruner_has_seen(tuned, kg):
+    _, checking = halves_of_valid(kg, seed=0)
+    queries = Queries.from_triples(checking)
+    for trial in tuned.trials:
+        if "reader" not in trial.tiers:
+            assert trial.coverage is None
+            continue
+        *_, last = trial.cascade.knowing(kg.known(("train",))).steps(queries)
+        read = [gold in last.candidates[row] for row, gold in enumerate(queries.golds)]
+        assert trial.coverage == pytest.approx(np.mean(read))
 
 
 def test_no_pair_of_valid_is_read_twice_but_to_see_how_fast_it_is(cascade, kg, monkeypatch):

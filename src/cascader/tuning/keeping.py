@@ -69,6 +69,7 @@ def load_tuned(
                 trial["valid_mrr"],
                 trial["pairs_a_query"],
                 trial["seconds_a_query"],
+                trial["coverage"],
             )
             for i, trial in enumerate(saved["trials"])
         )

@@ -32,7 +32,8 @@ def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = 100, seed: int
     """Try subsets of the later tiers, pruners, weights and ways to fuse; those that `cascade` has do not matter.
 
     Tiers that score everyone are added up. A tier that has a pruner, any, reads pairs: it is asked once about the
-    `read_top` best candidates of half of valid, and all trials look its scores up; pruners learn from the other half.
+    `read_top` best candidates of valid, and all trials look its scores up. Pruners learn from one half of valid; what
+    share of the other half's golds they keep is written down.
     """
     if len(kg.valid) == 0:
         raise DataError(f"{kg.name} has no valid triples to tune on. Give alpha and k yourself, or hold some back.")
@@ -98,14 +99,14 @@ class _Search:
             cascade.then(later, alpha=alpha, fusion=Fusion(scale), name=name)
             for alpha in (found[scale].alpha, replace(found[scale].alpha, relations=own))
         )
-        return by_relation if self._mrr(by_relation) > self._mrr(plain) else plain
+        return by_relation if self._mrr(by_relation, self._checking) > self._mrr(plain, self._checking) else plain
 
     # Reranking.
 
     def _reader(self, tier: Tier, bases: Sequence[Trial], read_top: int) -> _Reader:
         """Ask a tier about all that any trial may want, and see how fast it is."""
         stored = tier.scorer if isinstance(tier.scorer, StoredScorer) else StoredScorer(tier.scorer, self._kg)
-        questions = self._checking.questions()[0]
+        questions = self._both.questions()[0]
         for base in bases:
             kept = self._kept(base, TopK(read_top), questions)
             stored.score(questions, kept)
@@ -116,7 +117,7 @@ class _Search:
         earlier = self._with(self._recorded, base.cascade.tiers)
 
         def best(keep: Pruner, fusion: Fusion) -> Trial:
-            found = best_reranking(earlier, reader.stored, self._kg, self._checking, keep, fusion)
+            found = best_reranking(earlier, reader.stored, self._kg, self._both, keep, fusion)
             tier = replace(reader.tier, alpha=found.alpha, keep=keep, fusion=fusion)
             return self._costed(base, reader, tier, found.mrr)
 
@@ -129,13 +130,18 @@ class _Search:
                 advance(1)
 
     def _costed(self, base: Trial, reader: _Reader, tier: Tier, mrr: float) -> Trial:
-        questions = self._checking.questions()[0]
+        questions = self._both.questions()[0]
         assert tier.keep is not None  # noqa: S101 - it reads pairs
         kept = self._kept(base, tier.keep, questions)
         tokens = float(read_tokens(reader.stored.scorer, questions, kept).sum())
         seconds = base.seconds_a_query + reader.speed.seconds(len(kept.ids), tokens) / len(questions)
         cascade = self._with(self._scorers, (*base.cascade.tiers, tier))
-        return Trial(cascade, mrr, len(kept.ids) / len(questions), seconds)
+        return Trial(cascade, mrr, len(kept.ids) / len(questions), seconds, self._coverage(base, tier.keep))
+
+    def _coverage(self, base: Trial, keep: Pruner) -> float:
+        """The share of golds that survive, on the half of valid that no pruner has learnt from."""
+        kept = self._kept(base, keep, self._checking)
+        return float((kept.ids == self._checking.required_golds()[kept.rows]).sum() / len(self._checking))
 
     def _pruners(self, earlier: Cascade, read_top: int) -> list[Pruner]:
         """Fixed numbers of candidates, and for each quantile what was learnt from half of valid.
@@ -168,8 +174,8 @@ class _Search:
         scores = self._with(self._recorded, base.cascade.tiers).score_all(questions)
         return keep.keep(questions, mask_known(scores, questions, self._known))
 
-    def _mrr(self, cascade: Cascade) -> float:
-        return mean_reciprocal_rank(cascade, self._checking, self._filter)
+    def _mrr(self, cascade: Cascade, queries: Queries | None = None) -> float:
+        return mean_reciprocal_rank(cascade, self._both if queries is None else queries, self._filter)
 
 
 def halves_of_valid(kg: KnowledgeGraph, seed: int) -> tuple[Triples, Triples]:

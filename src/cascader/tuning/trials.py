@@ -12,9 +12,10 @@ class Trial:
     """A cascade that was tried on valid, and what it would cost."""
 
     cascade: Cascade
-    mrr: float  # on the half of valid that no pruner has learnt from
+    mrr: float  # on valid
     pairs_a_query: float  # that are read together
     seconds_a_query: float  # as predicted for this machine
+    coverage: float | None = None  # the share of golds kept on the half of valid that no pruner has learnt from
 
     @property
     def tiers(self) -> tuple[str, ...]:
@@ -29,6 +30,7 @@ class Trial:
             "valid_mrr": round(self.mrr, 6),
             "pairs_a_query": round(self.pairs_a_query, 3),
             "seconds_a_query": self.seconds_a_query,
+            "coverage": self.coverage,
         }
 
 

@@ -22,7 +22,7 @@ def pareto(numbers: Mapping[str, Any]) -> Section:
     points = numbers["points"]
     first, best = points[0], max(points, key=_merit)
     text = [
-        f"{len(points)} cascades were tried on the half of valid that no pruner has learnt from. The best, "
+        f"{len(points)} cascades were tried on valid. The best, "
         f"{joined(best['tiers'])} ({best['pruner']}), has MRR {mrr_text(best['valid_mrr'])}, with "
         f"{best['pairs_a_query']:.1f} pairs read and {seconds_text(best['seconds_a_query'])} a query; "
         f"{first['tiers'][0]} alone has {mrr_text(first['valid_mrr'])} in {seconds_text(first['seconds_a_query'])}."
