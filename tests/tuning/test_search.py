@@ -9,7 +9,7 @@ from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models import Frequency
 from cascader.tuning import Budget, Plan, ReadingSpeed, load_tuned, save_tuned, tune
-from cascader.tuning.search import _halves
+from cascader.tuning.search import halves
 from tests.evaluation.test_evaluate import random_graph
 
 
@@ -85,7 +85,7 @@ def test_every_way_is_tried_the_first_tier_alone_first(tuned):
 def test_the_best_has_the_highest_mrr_on_valid_and_its_figure_is_true(tuned, kg):
     best = max(tuned.trials, key=lambda trial: trial.mrr)
     assert tuned.plan(Budget(), 1).trial.mrr == best.mrr
-    _, checking = _halves(kg, seed=0)
+    _, checking = halves(kg, seed=0)
     figure = mean_reciprocal_rank(best.cascade, Queries.from_triples(checking), kg.known(("train", "valid")))
     assert figure == pytest.approx(best.mrr, abs=1e-6)
 

@@ -101,7 +101,11 @@ def fit(
     if len(run.tiers) > 1 and len(kg.valid):
         best = run.tuned().plan(Budget(), 1).trial
         say(f"Best on valid: {' + '.join(best.tiers)}, with {best.pairs_a_query:.1f} pairs read a query.")
+    calibration = run.answering().calibration
+    if calibration is not None:
+        say(calibration.in_words())
     say(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
+    say(f"Ask it with: cascader predict {folder} ENTITY RELATION")
 
 
 def _earlier(folder: Path, tier: str, kg: KnowledgeGraph) -> dict[str, Scorer]:

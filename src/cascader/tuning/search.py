@@ -57,7 +57,7 @@ class _Search:
         self._kg = kg
         self._known = kg.known(("train",))  # valid is what is asked for
         self._filter = kg.known(known_splits("valid"))
-        learning, checking = _halves(kg, seed)
+        learning, checking = halves(kg, seed)
         self._learning, self._checking = Queries.from_triples(learning), Queries.from_triples(checking)
         self._both = Queries.from_triples(np.unique(np.concatenate([learning, checking]), axis=0))
         self._first = cascade.name
@@ -170,7 +170,7 @@ class _Search:
         return mean_reciprocal_rank(cascade, self._checking, self._filter)
 
 
-def _halves(kg: KnowledgeGraph, seed: int) -> tuple[Triples, Triples]:
+def halves(kg: KnowledgeGraph, seed: int) -> tuple[Triples, Triples]:
     """Two random halves of valid, or of as much of it as may be recorded; of a single triple, twice the same."""
     at_most = max(2, _RECORD_BYTES // (2 * 4 * len(kg.entities)))
     shuffled = np.random.default_rng(seed).permutation(kg.valid)[:at_most]
