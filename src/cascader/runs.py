@@ -14,9 +14,9 @@ from cascader.cascade import Cascade, TopK
 from cascader.datasets import Split, read_graph, write_graph
 from cascader.engines import Call, Engine
 from cascader.errors import DataError, SettingsError
-from cascader.graph import KnowledgeGraph, Side
+from cascader.graph import Entity, KnowledgeGraph, Queries, Side
 from cascader.models.embeddings.embedding import Embedding, load_embedding
-from cascader.predictions import Answering, Prediction, Verdict, with_threshold
+from cascader.predictions import Answering, Prediction, Verdict, about_new, entity_of, with_threshold
 from cascader.score_store import ScoreStore, StoredScorer
 from cascader.scorer import Scorer
 from cascader.storage import read_json, sha256_of_folder, versions_of, write_json
@@ -106,6 +106,24 @@ class Run:
         """
         query = self.kg.query(entity, relation, side)
         return next(self._answering.predict(query, top=top, with_known=with_known))
+
+    def predict_new(self, text: str, relation: str, side: Side = "tail", *, top: int = 10) -> list[Prediction]:
+        """The best answers to a question about an entity that the graph does not have: "name: description".
+
+        They have no probability, which valid can only teach for entities that were trained.
+        """
+        return next(
+            self.answering_new(self._answering, entity_of(text)).predict(self.new_query(relation, side), top=top)
+        )
+
+    def new_query(self, relation: str, side: Side = "tail") -> Queries:
+        """The question about the one new entity that `answering_new` was told of."""
+        return replace(self.kg.query(self.kg.entities[0].id, relation, side), anchors=np.zeros(1, dtype=np.int32))
+
+    def answering_new(self, answering: Answering, entity: Entity) -> Answering:
+        """The same for questions about a new entity."""
+        cascade = about_new(answering.cascade, self.tiers, [entity], self.kg)
+        return Answering(self.kg, cascade, None, new=(entity,))
 
     def classify(self, triples: Sequence[tuple[str, str, str]]) -> list[Verdict]:
         """Whether triples, by id or name, are true: `run.classify([("aspirin", "treats", "fever")])[0].is_true`."""

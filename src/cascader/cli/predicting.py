@@ -37,6 +37,9 @@ def predict(
     every: Annotated[
         bool, typer.Option("--all", help="Ask every (entity, relation) that train has an answer to, on both sides.")
     ] = False,
+    new: Annotated[
+        str, typer.Option("--new", help='An entity that the graph does not have, as "name: description", for ENTITY.')
+    ] = "",
     min_probability: Annotated[
         float, typer.Option("--min-probability", min=0, max=1, help="Leave out what is less probable.")
     ] = 0.0,
@@ -54,16 +57,24 @@ def predict(
 
     Example: cascader predict runs/wordnet/complex-quick ENTITY RELATION --top 5
     """
+    from cascader.predictions import entity_of
     from cascader.runs import load_run
     from cascader.tuning import Budget
 
     output = chosen_format(form, out)
-    _check_one_way(bool(entity or relation), file is not None, every)
-    if bool(entity) != bool(relation):
-        raise SettingsError(f"{entity!r} alone is no question. Write: cascader predict {run} ENTITY RELATION")
+    if new and not relation:  # it stands for the entity, so that what comes first is the relation
+        entity, relation = "", entity
+    _check_one_way(bool(entity), file is not None, every, bool(new))
+    if bool(entity or new) != bool(relation):
+        raise SettingsError(f"{entity or new!r} alone is no question. Write: cascader predict {run} ENTITY RELATION")
     loaded = load_run(run)
-    queries = _questions(loaded, entity, relation, side, file, every, keep_going)
+    if new:
+        queries = loaded.new_query(relation, side)
+    else:
+        queries = _questions(loaded, entity, relation, side, file, every, keep_going)
     answering = loaded.answering(Budget(seconds, pairs), len(queries))
+    if new:
+        answering = loaded.answering_new(answering, entity_of(new))
     if seconds is not None:
         answering = answering.within(seconds)
     found = answering.predict(queries, top=top, with_known=known, min_probability=min_probability)
@@ -105,11 +116,12 @@ def classify(
         put_out([verdict.as_row() for verdict in verdicts], [v.triple for v in verdicts if v.is_true], output, out)
 
 
-def _check_one_way(by_name: bool, by_file: bool, every: bool) -> None:
-    ways = [name for name, used in (("ENTITY RELATION", by_name), ("--file", by_file), ("--all", every)) if used]
+def _check_one_way(by_name: bool, by_file: bool, every: bool, is_new: bool) -> None:
+    possible = {"ENTITY RELATION": by_name, "--file": by_file, "--all": every, "--new": is_new}
+    ways = [way for way, is_used in possible.items() if is_used]
     if len(ways) != 1:
         found = f"{' and '.join(ways)} cannot go together" if ways else "no question was asked"
-        raise SettingsError(f"{found}. Give ENTITY RELATION, or --file FILE, or --all.")
+        raise SettingsError(f"{found}. Give ENTITY RELATION, or --file FILE, or --all, or --new TEXT RELATION.")
 
 
 def _questions(
@@ -163,7 +175,9 @@ def _say_answers(answers: Sequence["Prediction"], why: bool) -> None:
 
 
 def _say_caveats(answering: "Answering") -> None:
-    if answering.calibration is None:
+    if answering.new:
+        say("No probabilities: valid can teach them for entities that were trained, and not for new ones.")
+    elif answering.calibration is None:
         say("No probabilities: the graph has no valid triples to learn them on.")
 
 

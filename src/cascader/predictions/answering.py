@@ -9,7 +9,7 @@ import numpy as np
 from cascader.calibration import Calibration
 from cascader.cascade import Answer, Cascade, answers_of, mask_of
 from cascader.errors import DataError, SettingsError
-from cascader.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries, Side, Triples
+from cascader.graph import BoolArray, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries, Side, Triples
 from cascader.graph.arrays import triple_keys
 from cascader.predictions.prediction import Prediction, Verdict
 
@@ -25,6 +25,7 @@ class Answering:
     kg: KnowledgeGraph
     cascade: Cascade
     calibration: Calibration | None  # None: there was no valid, so there are no probabilities
+    new: tuple[Entity, ...] = ()  # where there are any, questions are about these, and the graph knows no answer
 
     def within(self, seconds: float) -> "Answering":
         """The same, with a clock that starts now."""
@@ -41,8 +42,8 @@ class Answering:
             raise SettingsError(f"the {top} best answers were asked for, expected at least 1.")
         if min_probability > 0 and self.calibration is None:
             raise DataError(
-                f"{self.kg.name} has no valid triples, so there are no probabilities to go by. Fit again with some "
-                "held back, or leave the least probability out."
+                "there are no probabilities to go by: they need a valid split, and are not known for new entities. "
+                "Leave the least probability out."
             )
         cascade = self.cascade.knowing(None if with_known else self._known)
         for block in queries.blocks(self._block_size):
@@ -51,7 +52,8 @@ class Answering:
 
     @cached_property
     def _known(self) -> KnownAnswers:
-        return self.kg.known()
+        sizes = len(self.kg.entities), len(self.kg.relations)
+        return KnownAnswers(np.empty((0, 3), dtype=np.int32), *sizes) if self.new else self.kg.known()
 
     @property
     def _block_size(self) -> int:
@@ -69,7 +71,7 @@ class Answering:
 
     def _prediction(self, queries: Queries, row: int, answer: Answer, probabilities: FloatArray | None) -> Prediction:
         return Prediction(
-            anchor=self.kg.entities[queries.anchors[row]],
+            anchor=(self.new or self.kg.entities)[queries.anchors[row]],
             relation=self.kg.relations[queries.relations[row]],
             side="tail" if queries.predicts_tail[row] else "head",
             entity=self.kg.entities[answer.entity],
