@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cascader.models import Frequency
     from cascader.models.embeddings import RESCAL, ComplEx, RotatE, TransE
     from cascader.models.language import CrossEncoder, DualEncoder
+    from cascader.predictions import Prediction, Verdict
     from cascader.pruning import ConformalTopK, DynamicTopK, StaticTopK, ThriftyTopK, TopK
     from cascader.runs import Run, load_run
     from cascader.scorer import Scorer
@@ -50,6 +51,7 @@ _HOMES = {
     "cascader.models": ("Frequency",),
     "cascader.models.embeddings": ("RESCAL", "ComplEx", "RotatE", "TransE"),
     "cascader.models.language": ("CrossEncoder", "DualEncoder"),
+    "cascader.predictions": ("Prediction", "Verdict"),
     "cascader.pruning": ("ConformalTopK", "DynamicTopK", "StaticTopK", "ThriftyTopK", "TopK"),
     "cascader.runs": ("Run", "load_run"),
     "cascader.scorer": ("Scorer",),
@@ -79,6 +81,7 @@ __all__ = [
     "KnownAnswers",
     "Metrics",
     "MissingExtraError",
+    "Prediction",
     "Queries",
     "Relation",
     "RotatE",
@@ -92,6 +95,7 @@ __all__ = [
     "TopK",
     "TransE",
     "UnknownNameError",
+    "Verdict",
     "__version__",
     "compare",
     "evaluate",

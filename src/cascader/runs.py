@@ -1,21 +1,26 @@
 """A run is a folder that a colleague can be sent: graph, weights, settings and results, and no other file is needed."""
 
 import platform
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from cascader.calibration import Calibration, calibrate, hash_of_cascade, load_calibration, save_calibration
 from cascader.cascade import Cascade, TopK
 from cascader.datasets import Split, read_graph, write_graph
 from cascader.engines import Call, Engine
 from cascader.errors import DataError, SettingsError
-from cascader.graph import KnowledgeGraph
+from cascader.graph import Entity, KnowledgeGraph, Queries, Side
 from cascader.models.embeddings.embedding import Embedding, load_embedding
+from cascader.predictions import Answering, Prediction, Verdict, about_new, entity_of, with_threshold
 from cascader.score_store import ScoreStore, StoredScorer
 from cascader.scorer import Scorer
 from cascader.storage import read_json, sha256_of_folder, versions_of, write_json
-from cascader.tuning import Tuned, load_tuned, save_tuned, tune
+from cascader.tuning import Budget, Tuned, halves_of_valid, load_tuned, save_tuned, tune
 
 FORMAT = 1
 #: Candidates that a tier that reads pairs may be asked about at the most.
@@ -88,6 +93,90 @@ class Run:
             found = load_tuned(self.folder, identity, scorers, known)
         assert found is not None  # noqa: S101 - it was saved just now
         return found
+
+    # Answers.
+
+    def predict(
+        self, entity: str, relation: str, side: Side = "tail", *, top: int = 10, with_known: bool = False
+    ) -> list[Prediction]:
+        """The best answers to (entity, relation, ?), or to (?, relation, entity) with `side="head"`.
+
+        What the graph knows is left out; or, `with_known`, takes part and is marked. Entity and relation go by id or
+        name: `run.predict("aspirin", "treats")[0].name`.
+        """
+        query = self.kg.query(entity, relation, side)
+        return next(self._answering.predict(query, top=top, with_known=with_known))
+
+    def predict_new(self, text: str, relation: str, side: Side = "tail", *, top: int = 10) -> list[Prediction]:
+        """The best answers to a question about an entity that the graph does not have: "name: description".
+
+        They have no probability, which valid can only teach for entities that were trained.
+        """
+        return next(
+            self.answering_new(self._answering, entity_of(text)).predict(self.new_query(relation, side), top=top)
+        )
+
+    def new_query(self, relation: str, side: Side = "tail") -> Queries:
+        """The question about the one new entity that `answering_new` was told of."""
+        return replace(self.kg.query(self.kg.entities[0].id, relation, side), anchors=np.zeros(1, dtype=np.int32))
+
+    def answering_new(self, answering: Answering, entity: Entity) -> Answering:
+        """The same for questions about a new entity."""
+        cascade = about_new(answering.cascade, self.tiers, [entity], self.kg)
+        return Answering(self.kg, cascade, None, new=(entity,))
+
+    def classify(self, triples: Sequence[tuple[str, str, str]]) -> list[Verdict]:
+        """Whether triples, by id or name, are true: `run.classify([("aspirin", "treats", "fever")])[0].is_true`."""
+        kg = self.kg
+        indices = [(kg.entity_index(h), kg.relation_index(r), kg.entity_index(t)) for h, r, t in triples]
+        return self.judging(self._answering).classify(np.array(indices, dtype=np.int32).reshape(-1, 3))
+
+    @cached_property
+    def _answering(self) -> Answering:
+        return self.answering()
+
+    def answering(
+        self, budget: Budget | None = None, question_count: int = 1, engine: Engine | None = None
+    ) -> Answering:
+        """What answers so many questions within a budget; its probabilities are calibrated now if they never were.
+
+        Without valid, nothing can be chosen or calibrated: the first tier answers alone.
+        """
+        name, first = next(iter(self.tiers.items()))
+        if len(self.kg.valid) == 0:
+            return Answering(self.kg, Cascade(first, name=name), None)
+        if len(self.tiers) == 1:
+            cascade = Cascade(first, name=name)
+        else:
+            cascade = self.tuned(engine).plan(budget or Budget(), question_count).trial.cascade
+        return Answering(self.kg, cascade, self._calibration(cascade))
+
+    def judging(self, answering: Answering) -> Answering:
+        """The same, with a threshold for verdicts, which is chosen now if it never was."""
+        identity = self._identity(answering.cascade)
+        found = load_calibration(self.folder, identity)
+        if found is not None and found.threshold is not None:
+            return replace(answering, calibration=found)
+        judging = with_threshold(answering)
+        assert judging.calibration is not None  # noqa: S101 - without one there is no threshold
+        save_calibration(judging.calibration, self.folder, identity)
+        return judging
+
+    def _calibration(self, cascade: Cascade) -> Calibration:
+        identity = self._identity(cascade)
+        found = load_calibration(self.folder, identity)
+        if found is None:
+            reads = any(tier.name in READING_TIERS for tier in cascade.tiers)
+            # Where pairs are read, on those questions of valid that tuning has had them read for.
+            read = np.concatenate(halves_of_valid(self.kg, seed=0))
+            found = calibrate(cascade, self.kg, read if reads else None)
+            save_calibration(found, self.folder, identity)
+        return found
+
+    def _identity(self, cascade: Cascade) -> dict[str, str]:
+        """Of which models and which cascade a calibration holds."""
+        tiers = [cascade.name, *(tier.name for tier in cascade.tiers)]
+        return {**{name: hash_of_tier(self.folder, name) for name in tiers}, "cascade": hash_of_cascade(cascade)}
 
 
 def _untuned(scorers: Mapping[str, Scorer]) -> Cascade:

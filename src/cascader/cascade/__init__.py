@@ -1,6 +1,6 @@
 """Tiers, one after the other: each reweights what the ones before it said."""
 
-from cascader.cascade.answers import Answer, Trace, answer
+from cascader.cascade.answers import Answer, Trace, answer, answers_of, mask_of
 from cascader.cascade.blend import Alpha, Fusion, PrunedTail, Scale, add_up, blend, mask_known, rerank
 from cascader.cascade.cascade import Cascade, Tier
 from cascader.cascade.clock import Clock
@@ -24,7 +24,9 @@ __all__ = [
     "Trace",
     "add_up",
     "answer",
+    "answers_of",
     "blend",
     "mask_known",
+    "mask_of",
     "rerank",
 ]

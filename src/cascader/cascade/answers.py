@@ -16,7 +16,7 @@ class Trace:
     tier: str
     score: float | None  # the tier's own; None: it was never asked
     blended: float  # with those of the tiers before it
-    rank: int  # after it, among all that is not known
+    rank: int  # after it, among all that is not hidden
     alpha: float  # the weight of the tiers before it
     pruned: str = ""  # why the tier was not asked; empty: it was
 
@@ -32,7 +32,7 @@ class Answer:
     """An entity as the answer to a question."""
 
     entity: int
-    rank: int  # among all that is not known
+    rank: int  # among all that is not hidden
     score: float
     is_known: bool
     trace: tuple[Trace, ...]
@@ -44,14 +44,18 @@ def answer(cascade: Cascade, queries: Queries, top: int, *, known: KnownAnswers 
     What is `known` is left out; with None, everything counts as new. An entity's rank is among what is left.
     """
     steps = list(cascade.steps(queries))
-    is_known = _known(queries, known, steps[-1].blended.shape)
-    orders = [_order(step.blended, is_known) for step in steps]
+    is_known = mask_of(queries, known, steps[-1].blended.shape)
+    return answers_of(steps, top, hidden=is_known, is_known=is_known)
+
+
+def answers_of(steps: list[Step], top: int, *, hidden: BoolArray, is_known: BoolArray) -> list[list[Answer]]:
+    """The `top` answers of each query of these steps, best first, without the `hidden`; masks (queries, entities)."""
+    orders = [_order(step.blended, hidden) for step in steps]
     ranks = [_ranks(order) for order in orders]
-    best = orders[-1][:, :top]
-    alive = (~is_known).sum(axis=1)
+    shown = np.minimum(top, (~hidden).sum(axis=1))
     return [
-        [_answer(steps, ranks, row, int(entity)) for entity in best[row, : min(top, alive[row])]]
-        for row in range(len(queries))
+        [_answer(steps, ranks, row, int(entity), bool(is_known[row, entity])) for entity in order[:count]]
+        for row, (order, count) in enumerate(zip(orders[-1], shown, strict=True))
     ]
 
 
@@ -63,12 +67,12 @@ def trace_of(steps: list[Step], ranks: list[IntArray], row: int, entity: int) ->
     )
 
 
-def _answer(steps: list[Step], ranks: list[IntArray], row: int, entity: int) -> Answer:
+def _answer(steps: list[Step], ranks: list[IntArray], row: int, entity: int, is_known: bool) -> Answer:
     return Answer(
         entity=entity,
         rank=int(ranks[-1][row, entity]),
         score=float(steps[-1].blended[row, entity]),
-        is_known=False,
+        is_known=is_known,
         trace=trace_of(steps, ranks, row, entity),
     )
 
@@ -87,7 +91,8 @@ def _trace(step: Step, row: int, entity: int, *, rank: int, rank_before: int) ->
     return Trace(step.tier, None, blended, rank, alpha, pruned=why)
 
 
-def _known(queries: Queries, known: KnownAnswers | None, shape: tuple[int, ...]) -> BoolArray:
+def mask_of(queries: Queries, known: KnownAnswers | None, shape: tuple[int, ...]) -> BoolArray:
+    """True where an entity is a known answer; shape (queries, entities)."""
     is_known = np.zeros(shape, dtype=bool)
     if known is not None:
         answers = known.of(queries)

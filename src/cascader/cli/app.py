@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import data, describing, evaluations, fitting, measuring, reporting
+from cascader.cli import data, describing, evaluations, fitting, measuring, predicting, reporting
 from cascader.cli.console import complain
 from cascader.errors import CascaderError
 
@@ -24,6 +24,8 @@ app = typer.Typer(
 app.add_typer(data.app, name="data")
 app.command()(fitting.fit)
 app.command()(measuring.evaluate)
+app.command()(predicting.predict)
+app.command()(predicting.classify)
 app.command()(describing.describe)
 app.command()(reporting.report)
 app.command()(evaluations.baseline)

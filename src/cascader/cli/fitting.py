@@ -96,6 +96,7 @@ def fit(
         finish_run(folder, kg, preset)
         _tune(folder)
     say(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
+    say(f"Ask it with: cascader predict {folder} ENTITY RELATION")
 
 
 def _check_finished(folder: Path, tier: str, kg: KnowledgeGraph, wanted: Any, trials: int) -> None:  # noqa: ANN401
@@ -116,6 +117,9 @@ def _tune(folder: Path) -> None:
     if len(run.tiers) > 1 and len(run.kg.valid):
         best = run.tuned().plan(Budget(), 1).trial
         say(f"Best on valid: {' + '.join(best.tiers)}, with {best.pairs_a_query:.1f} pairs read a query.")
+    calibration = run.answering().calibration
+    if calibration is not None:
+        say(calibration.in_words())
 
 
 def _earlier(folder: Path, tier: str, kg: KnowledgeGraph) -> dict[str, Scorer]:

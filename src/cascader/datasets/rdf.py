@@ -159,10 +159,22 @@ def _local_name(id_: str) -> str:
 
 def write_links(path: Path, links: Iterable[tuple[str, str, str]]) -> None:
     """Write triples of ids as links."""
-    from pyoxigraph import Triple, serialize
+    from pyoxigraph import serialize
 
-    rows = (Triple(_entity(head), _predicate(relation), _entity(tail)) for head, relation, tail in links)
-    serialize(rows, path, format=_format(path))
+    serialize(_links(links), path, format=_format(path))
+
+
+def ntriples(links: Iterable[tuple[str, str, str]]) -> str:
+    """Triples of ids as the text of an N-Triples file."""
+    from pyoxigraph import RdfFormat, serialize
+
+    return (serialize(_links(links), format=RdfFormat.N_TRIPLES) or b"").decode()
+
+
+def _links(links: Iterable[tuple[str, str, str]]) -> Iterator["Triple"]:
+    from pyoxigraph import Triple
+
+    return (Triple(_entity(head), _predicate(relation), _entity(tail)) for head, relation, tail in links)
 
 
 def write_entities(path: Path, entities: Iterable[Entity]) -> None:

@@ -1,6 +1,8 @@
 """Tier 3: a cross encoder. It reads the question and a candidate together, and only those candidates that are left."""
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cascader.errors import DataError, NotFittedError
-from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.models.language.base_model import BaseModel, load_base_model
 from cascader.models.language.batching import token_batches
 from cascader.models.language.cross_training import CrossTraining, PairHead
@@ -18,7 +20,7 @@ from cascader.models.language.pairs import PairReader, Pairs
 from cascader.models.language.precision import Layers, in_bfloat16, in_int8
 from cascader.models.language.recipes import CrossRecipe
 from cascader.models.language.sampling import sampled
-from cascader.models.language.texts import GraphTexts
+from cascader.models.language.texts import GraphTexts, Tokens, text_of
 from cascader.models.language.tier import LanguageTier, under_prefix, with_prefix
 from cascader.progress import progress
 from cascader.pruning import TopK
@@ -45,6 +47,7 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of CrossRecipe, by name
         super().__init__(CrossRecipe.of(settings))
+        self._first_anchor = 0  # where the entities stand that questions are about
         self.pairs_scored = 0  #: how many pairs it has read so far, each distinct pair of a call once
 
     # Learning.
@@ -104,7 +107,7 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
         """Score the candidates of each query, identical pairs once, texts of like length together; (candidates,)."""
         if not hasattr(self, "_reader"):
             raise NotFittedError("the cross encoder has not been fitted. Call fit(kg), or load it from a folder.")
-        pairs, place_of = Pairs.of(queries, candidates, self._relation_count).distinct()
+        pairs, place_of = self._pairs(queries, candidates).distinct()
         scores = torch.empty(len(pairs))
         with torch.inference_mode(), progress("reading pairs", total=len(pairs), unit="pairs") as advance:
             for places in self._blocks(pairs):
@@ -130,7 +133,23 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
 
     def token_counts(self, queries: Queries, candidates: Candidates) -> IntArray:
         """How long the text of each pair is; shape (candidates,)."""
-        return self._reader.lengths(Pairs.of(queries, candidates, self._relation_count))
+        return self._reader.lengths(self._pairs(queries, candidates))
+
+    def _pairs(self, queries: Queries, candidates: Candidates) -> Pairs:
+        asked = replace(queries, anchors=queries.anchors + self._first_anchor)
+        return Pairs.of(asked, candidates, self._relation_count)
+
+    def about_new(self, entities: Sequence[Entity]) -> "CrossEncoder":
+        """What answers questions about entities that the graph does not have, by their places."""
+        texts = self._reader.texts
+        new = Tokens.of([text_of(entity) for entity in entities], self._base, self.recipe.max_tokens)
+        reader = PairReader(
+            self._base, replace(texts, entities=texts.entities.followed_by(new)), self.recipe.split_layer
+        )
+        reader.parts = self._reader.parts
+        scorer = copy.copy(self)
+        scorer._reader, scorer._first_anchor = reader.eval(), self._entity_count
+        return scorer
 
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities). On all but small graphs this takes very long."""

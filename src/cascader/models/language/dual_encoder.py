@@ -1,15 +1,19 @@
 """Tier 2: a dual encoder. It reads every text once; all answers to a question are then one matrix product."""
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from cascader.errors import DataError, NotFittedError
 from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
-from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
+from cascader.graph import Candidates, Entity, FloatArray, KnowledgeGraph, Queries
 from cascader.models.embeddings.embedding import directed
 from cascader.models.language.base_model import BaseModel, load_base_model
 from cascader.models.language.dual_training import DualTraining
@@ -65,6 +69,8 @@ class DualEncoder(LanguageTier[DualRecipe]):
         return self.recipe.epochs
 
     def _finish(self, training: Trainable) -> None:
+        base = self._trained.base
+        self._load_base: Callable[[], BaseModel] = lambda: base
         self._towers.eval()
         self._take(self._fixed(self._trained.eval()))
 
@@ -119,6 +125,19 @@ class DualEncoder(LanguageTier[DualRecipe]):
         relations = torch.from_numpy(directed(distinct, self._relation_count))
         return self._towers.question_vectors(self._reader, anchors, relations)[torch.from_numpy(question_of)]
 
+    def about_new(self, entities: Sequence[Entity], kg: KnowledgeGraph) -> "NewAnchors":
+        """What answers questions about entities that the graph does not have: only their texts are read."""
+        base, nothing = self._load_base(), np.empty((0, 3), dtype=np.int32)
+        of_new = KnowledgeGraph(kg.name, tuple(entities), kg.relations, nothing, nothing, nothing)
+        texts = GraphTexts.of(of_new, base, self.recipe.max_tokens)
+        reader = TextReader(base, texts, self.recipe.tuned_layers).eval()
+        scorer = copy.copy(self)
+        scorer._reader = reader
+        with torch.inference_mode():
+            new = normalize(reader.entities(torch.arange(len(entities))), dim=1)
+            of_graph = normalize(self._reader.entities(torch.arange(self._entity_count)), dim=1)
+            return NewAnchors(scorer, (new @ of_graph.T).numpy())
+
     # Keeping.
 
     @property
@@ -159,7 +178,16 @@ class DualEncoder(LanguageTier[DualRecipe]):
         self._towers.eval()
         self.entities_ = tensors["entities"]
         base = str(folder / "encoder") if self.recipe.tuned_layers else self.recipe.base
+        self._load_base = lambda: load_base_model(base)
         self._reader = FixedReader(texts["entities"], texts["relations"], lambda: self._text_reader(base, kg).eval())
+
+
+@dataclass(frozen=True, eq=False)
+class NewAnchors:
+    """A dual encoder whose questions are about new entities, by their places; its answers are those of the graph."""
+
+    scorer: DualEncoder
+    nearness: FloatArray  # (new, entities) the cosines of their texts
 
 
 def load_dual_encoder(folder: str | Path, kg: KnowledgeGraph) -> DualEncoder:

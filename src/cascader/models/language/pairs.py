@@ -55,7 +55,7 @@ class PairReader(nn.Module):
     def __init__(self, base: BaseModel, texts: GraphTexts, split: int) -> None:
         super().__init__()
         lower = LowerLayers(base, split)
-        self._base, self._texts, self._split = base, texts, split
+        self._base, self.texts, self._split = base, texts, split
         self.upper = base.layers[split:]
         for parameter in base.encoder.parameters():
             parameter.requires_grad_(False)
@@ -67,13 +67,13 @@ class PairReader(nn.Module):
     def read_all(self) -> None:
         """Read all texts with the lower layers now, and not when each is first needed."""
         if self._split:
-            for texts, once in zip((self._texts.relations, self._texts.entities), self._read_once, strict=True):
+            for texts, once in zip((self.texts.relations, self.texts.entities), self._read_once, strict=True):
                 once.of(np.arange(len(texts)))
 
     def lengths(self, pairs: Pairs) -> IntArray:
         """How many tokens each pair has; shape (pairs,)."""
         marks = 2 * _PARTS if self._split else _PARTS + 1
-        relations, entities = self._texts.relations.counts, self._texts.entities.counts
+        relations, entities = self.texts.relations.counts, self.texts.entities.counts
         return relations[pairs.relations] + entities[pairs.anchors] + entities[pairs.candidates] + marks
 
     @property
@@ -129,8 +129,8 @@ class PairReader(nn.Module):
         tokens = np.full((len(pairs), longest), tokenizer.pad_token_id, dtype=np.int64)
         types, mask = np.zeros_like(tokens), np.zeros(tokens.shape, dtype=bool)
         for row in range(len(pairs)):
-            relation = self._texts.relations[pairs.relations[row]]
-            anchor, candidate = (self._texts.entities[ids[row]] for ids in (pairs.anchors, pairs.candidates))
+            relation = self.texts.relations[pairs.relations[row]]
+            anchor, candidate = (self.texts.entities[ids[row]] for ids in (pairs.anchors, pairs.candidates))
             question = [begin, *relation, bar, *anchor, end]
             ids = [*question, *candidate, end]
             tokens[row, : len(ids)] = ids

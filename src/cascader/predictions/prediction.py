@@ -1,0 +1,81 @@
+"""What people get: an entity as an answer, or a verdict on a triple."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cascader.cascade import Trace
+from cascader.graph import Entity, Relation, Side
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """An entity as the answer to a question."""
+
+    anchor: Entity
+    relation: Relation
+    side: Side  # that was asked for
+    entity: Entity
+    rank: int
+    probability: float | None  # None: there was no valid to calibrate on
+    score: float
+    is_known: bool  # the graph has this triple already
+    trace: tuple[Trace, ...]
+
+    @property
+    def id(self) -> str:
+        """The entity's id."""
+        return self.entity.id
+
+    @property
+    def name(self) -> str:
+        """The entity's name."""
+        return self.entity.name
+
+    @property
+    def triple(self) -> tuple[str, str, str]:
+        """The triple that this answer completes, by ids."""
+        head, tail = (self.anchor, self.entity) if self.side == "tail" else (self.entity, self.anchor)
+        return head.id, self.relation.id, tail.id
+
+    def why(self) -> list[str]:
+        """A line for each tier, in their order."""
+        return [trace.in_words() for trace in self.trace]
+
+    def as_row(self) -> dict[str, Any]:
+        """All of it but the reasons, as tables and JSON hold it."""
+        head, relation, tail = self.triple
+        return {
+            "head": head,
+            "relation": relation,
+            "tail": tail,
+            "side": self.side,
+            "rank": self.rank,
+            "name": self.name,
+            "probability": self.probability,
+            "score": self.score,
+            "is_known": self.is_known,
+            **{f"rank_after_{trace.tier}": trace.rank for trace in self.trace},
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a triple is held for true."""
+
+    head: Entity
+    relation: Relation
+    tail: Entity
+    probability: float  # the mean of both questions that the triple answers
+    is_true: bool
+    is_known: bool  # the graph has it already
+
+    @property
+    def triple(self) -> tuple[str, str, str]:
+        """The triple by ids."""
+        return self.head.id, self.relation.id, self.tail.id
+
+    def as_row(self) -> dict[str, Any]:
+        """All of it, as tables and JSON hold it."""
+        head, relation, tail = self.triple
+        values = {"probability": self.probability, "is_true": self.is_true, "is_known": self.is_known}
+        return {"head": head, "relation": relation, "tail": tail, **values}

@@ -1,0 +1,213 @@
+"""`cascader predict` and `cascader classify` as a person meets them."""
+
+import json
+import sys
+
+import pytest
+
+import cascader
+from cascader.cli import main
+from cascader.storage import read_parquet
+
+HOSTILE = "[bold]pain[/bold] \x1b[31mred"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command line; return exit code, standard output and standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["cascader", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        return stopped.value.code, printed.out, printed.err
+
+    return run
+
+
+def fitted(folder, *options):
+    """A run of a graph in which drugs treat diseases, one of them with a hostile name, and two share a name."""
+    rows = [f"d{a}\ttreats\tx{b}\n" for a in range(8) for b in range(8) if (a * b) % 3 != 1]
+    (folder / "drugs.tsv").write_text("".join(rows))
+    names = [("d0", "aspirin"), ("d1", "ibuprofen"), ("x0", HOSTILE), ("x1", "fever"), ("x2", "fever")]
+    named = [f"{id_}\t{name}\n" for id_, name in names]
+    others = [f"{id_}\t{id_}\n" for kind in "dx" for id_ in (f"{kind}{i}" for i in range(8)) if id_ not in dict(names)]
+    (folder / "names.tsv").write_text("id\tname\n" + "".join(named + others))
+    arguments = ["fit", folder / "drugs.tsv", "--entities", folder / "names.tsv", "--tiers", "kge", *options]
+    settings = ["--set", "epochs=5", "--set", "dim=8", "--out", folder / "run"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["cascader", *map(str, [*arguments, *settings])])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    assert stopped.value.code == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def drugs(tmp_path_factory):
+    return fitted(tmp_path_factory.mktemp("drugs"))
+
+
+def test_fit_calibrates_and_predict_answers_by_name(run, drugs):
+    assert (drugs / "calibration.json").exists()
+    code, out, err = run("predict", drugs, "Aspirin", "treats", "--top", "3", "--known")
+    assert (code, err) == (0, "")
+    assert "(aspirin, treats, ?)" in out
+    assert all(word in out for word in ("rank", "name", "id", "probability", "after kge", "%"))
+
+
+def test_why_has_a_line_for_every_tier(run, drugs):
+    code, out, _ = run("predict", drugs, "aspirin", "treats", "--top", "1", "--known", "--why")
+    assert code == 0
+    assert "kge: score" in out
+
+
+def test_head_questions_ask_for_heads(run, drugs):
+    code, out, _ = run("predict", drugs, "x1", "treats", "--side", "head", "--format", "jsonl", "--known")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert {row["tail"] for row in rows} == {"x1"}
+    assert len(rows) == 10
+
+
+def test_texts_of_a_graph_are_no_markup_and_no_commands(run, drugs):
+    code, out, _ = run("predict", drugs, "aspirin", "treats", "--top", "16", "--known", "--why")
+    assert code == 0
+    assert "[bold]pain[/bold]" in out
+    assert "\x1b" not in out
+
+
+def test_every_format_says_the_same(run, drugs, tmp_path):
+    asked = ("predict", drugs, "d1", "treats", "--top", "4", "--known", "--why")
+    _, jsonl, _ = run(*asked, "--format", "jsonl")
+    rows = [json.loads(line) for line in jsonl.splitlines()]
+    assert [row["rank"] for row in rows] == [1, 2, 3, 4]
+    for suffix, delimiter in (("tsv", "\t"), ("csv", ",")):
+        assert run(*asked, "--out", tmp_path / f"a.{suffix}")[0] == 0
+        header, *lines = (tmp_path / f"a.{suffix}").read_text().splitlines()
+        assert header.split(delimiter) == list(rows[0])
+        assert [line.split(delimiter)[:3] for line in lines] == [[r["head"], r["relation"], r["tail"]] for r in rows]
+    assert run(*asked, "--out", tmp_path / "a.parquet")[0] == 0
+    assert read_parquet(tmp_path / "a.parquet")["tail"] == [row["tail"] for row in rows]
+    assert run(*asked, "--out", tmp_path / "a.nt")[0] == 0
+    links = (tmp_path / "a.nt").read_text().splitlines()
+    assert links[0].startswith("<urn:cascader:entity:d1> <urn:cascader:relation:treats> <urn:cascader:entity:")
+    assert len(links) == 4
+
+
+def test_all_asks_everything_that_makes_sense(run, drugs):
+    code, out, _ = run("predict", drugs, "--all", "--min-probability", "0.01", "--format", "jsonl")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    kg = cascader.load_run(drugs).kg
+    known = {(kg.entities[h].id, kg.entities[t].id) for h, _, t in kg.triples()}
+    assert rows
+    assert not known & {(row["head"], row["tail"]) for row in rows}
+    assert all(row["probability"] >= 0.01 for row in rows)
+    assert run("predict", drugs, "--all", "--min-probability", "1")[0] == 0
+
+
+def test_a_bad_row_stops_all_or_is_passed_over(run, drugs, tmp_path):
+    (tmp_path / "q.tsv").write_text("aspirin\ttreats\naspirine\ttreats\nibuprofen\ttreats\n")
+    code, out, err = run("predict", drugs, "--file", tmp_path / "q.tsv")
+    assert (code, out) == (2, "")
+    assert "q.tsv:2: no entity is called 'aspirine'" in err
+    code, out, err = run("predict", drugs, "--file", tmp_path / "q.tsv", "--keep-going", "--known")
+    assert code == 0
+    assert "passed over" in err
+    assert "(aspirin, treats, ?)" in out
+    assert "(ibuprofen, treats, ?)" in out
+    (tmp_path / "q.tsv").write_text("aspirine\ttreats\n")
+    code, _, err = run("predict", drugs, "--file", tmp_path / "q.tsv", "--keep-going")
+    assert (code, "can be answered. Mend the rows" in err) == (2, True)
+
+
+def test_verdicts(run, drugs, tmp_path):
+    (tmp_path / "t.tsv").write_text("aspirin\ttreats\tx3\nx1\ttreats\taspirin\n")
+    code, out, err = run("classify", drugs, tmp_path / "t.tsv")
+    assert (code, err) == (0, "")
+    assert "true (known)" in out or "false (known)" in out
+    assert "corrupted ones" in out
+    code, out, _ = run("classify", drugs, tmp_path / "t.tsv", "--format", "jsonl")
+    first, second = (json.loads(line) for line in out.splitlines())
+    assert (first["is_known"], second["is_known"]) == (True, False)
+    assert 0 <= second["probability"] <= 1
+    (tmp_path / "t.tsv").write_text("aspirin\ttreats\tnothing\naspirin\ttreats\tx3\n")
+    code, _, err = run("classify", drugs, tmp_path / "t.tsv")
+    assert (code, "t.tsv:1: no entity is called 'nothing'" in err) == (2, True)
+    assert run("classify", drugs, tmp_path / "t.tsv", "--keep-going")[0] == 0
+
+
+def test_without_valid_answers_have_no_probability(run, tmp_path):
+    folder = fitted(tmp_path, "--valid", "0")
+    code, out, err = run("predict", folder, "aspirin", "treats")
+    assert (code, err) == (0, "")
+    assert "No probabilities: the graph has no valid triples" in out
+    code, _, err = run("predict", folder, "aspirin", "treats", "--min-probability", "0.5")
+    assert (code, "no probabilities to go by" in err) == (2, True)
+    (tmp_path / "t.tsv").write_text("aspirin\ttreats\tx3\n")
+    code, _, err = run("classify", folder, tmp_path / "t.tsv")
+    assert (code, "no valid triples to choose a threshold on" in err) == (2, True)
+
+
+BAD_INPUT = {
+    "an unknown name": (
+        ["aspirine", "treats"],
+        "no entity is called 'aspirine' (of 16 entities). Closest: aspirin",
+    ),
+    "an ambiguous name": (["fever", "treats"], "'fever' names 2 entities: fever (x1), fever (x2). Use the id"),
+    "an unknown relation": (["aspirin", "cures"], "no relation is called 'cures'"),
+    "an entity alone": (["aspirin"], "'aspirin' alone is no question"),
+    "no question": ([], "no question was asked. Give ENTITY RELATION, or --file FILE, or --all, or --new"),
+    "two ways to ask": (["aspirin", "treats", "--all"], "ENTITY RELATION and --all cannot go together"),
+    "a new entity without a relation": (["--new", "zinc: a metal"], "'zinc: a metal' alone is no question"),
+    "a new entity where nothing reads texts": (["--new", "zinc: a metal", "treats"], "has no dual encoder that could"),
+    "a new entity without a name": (["--new", " : a metal", "treats"], "names no entity. Write it as"),
+    "a side that is none": (["aspirin", "treats", "--side", "left"], "'left' is not one of 'head', 'tail'"),
+    "no answers": (["aspirin", "treats", "--top", "0"], "the 0 best answers were asked for, expected at least 1"),
+    "Parquet on the screen": (["aspirin", "treats", "--format", "parquet"], "Parquet is no text, so it needs a file"),
+    "a file of no format": (["aspirin", "treats", "--out", "answers.doc"], "ends in no format. Add --format"),
+    "a table in a file": (["aspirin", "treats", "--format", "table", "--out", "a.txt"], "a table is for the screen"),
+    "a missing file": (["--file", "nowhere.tsv"], "cannot read nowhere.tsv"),
+    "less than no time": (["aspirin", "treats", "--seconds", "-1"], "a budget of -1.0 seconds"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_exits_with_2_and_a_sentence(case, run, drugs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, message = BAD_INPUT[case]
+    code, _, err = run("predict", drugs, *arguments)
+    assert code == 2
+    assert message in " ".join(err.split())
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_a_run(run, tmp_path):
+    (tmp_path / "t.tsv").write_text("a\tr\tb\n")
+    for arguments in (["predict", tmp_path, "a", "r"], ["classify", tmp_path, tmp_path / "t.tsv"]):
+        code, _, err = run(*arguments)
+        assert (code, "holds no finished run" in err) == (2, True)
+
+
+def test_a_graph_of_two_entities(run, tmp_path):
+    (tmp_path / "two.tsv").write_text("a\tr\tb\n")
+    assert run("fit", tmp_path / "two.tsv", "--set", "epochs=1", "--set", "dim=2", "--out", tmp_path / "run")[0] == 0
+    code, out, err = run("predict", tmp_path / "run", "a", "r")
+    assert (code, err) == (0, "")
+    assert "a" in out
+
+
+class TestInPython:
+    def test_predict_and_classify_from_a_run(self, drugs):
+        loaded = cascader.load_run(drugs)
+        answers = loaded.predict("aspirin", "treats", top=3, with_known=True)
+        assert [answer.rank for answer in answers] == [1, 2, 3]
+        assert all(isinstance(answer, cascader.Prediction) for answer in answers)
+        assert all(0 <= answer.probability <= 1 for answer in answers)
+        (verdict,) = loaded.classify([("aspirin", "treats", "x3")])
+        assert isinstance(verdict, cascader.Verdict)
+        assert verdict.is_known
+        assert loaded.classify([]) == []
