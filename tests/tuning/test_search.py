@@ -144,9 +144,11 @@ def test_what_was_tuned_for_other_models_is_not_used(tuned, cascade, tmp_path):
 def test_a_newer_format_is_named(tuned, cascade, tmp_path):
     save_tuned(tuned, tmp_path, {})
     path = tmp_path / "tuning.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
-    with pytest.raises(DataError, match="is of format 9, expected 1"):
+    path.write_text(path.read_text().replace('"format": 2', '"format": 9'))
+    with pytest.raises(DataError, match="is of format 9, and this version of cascader knows 2 at most"):
         load_tuned(tmp_path, {}, {"frequency": cascade.first}, None)
+    path.write_text(path.read_text().replace('"format": 9', '"format": 1'))
+    assert load_tuned(tmp_path, {}, {"frequency": cascade.first}, None) is None  # older: it is tuned again
 
 
 def test_three_valid_triples_are_enough(kg, cascade):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import data, describing, evaluations, fitting, measuring, predicting, reporting
+from cascader.cli import data, demonstrating, describing, evaluations, fitting, measuring, predicting, reporting
 from cascader.cli.console import complain
 from cascader.errors import CascaderError
 
@@ -31,7 +31,7 @@ app.command()(reporting.report)
 app.command()(evaluations.baseline)
 app.command()(evaluations.compare)
 app.command()(evaluations.table)
-app.command()(evaluations.demo)
+app.command()(demonstrating.demo)
 
 #: Bad input, as opposed to 1 for a bug of ours.
 BAD_INPUT = 2

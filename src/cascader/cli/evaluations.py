@@ -1,23 +1,20 @@
-"""`cascader baseline`, `compare` and `demo`: figures, and whether they differ."""
+"""`cascader baseline`, `table` and `compare`: figures, and whether they differ."""
 
 import json
-import time
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from cascader.cli.console import say, say_table, shortened
+from cascader.cli.console import say, say_table
 from cascader.cli.graphs import EntityTable, NameOrPath, RelationTable, Seed, TestShare, Unseen, ValidShare, open_named
-from cascader.datasets import Counts, Split, load_dataset
+from cascader.datasets import Split
 from cascader.evaluation import METRICS, Evaluation, evaluate
 from cascader.evaluation import compare as compare_evaluations
 from cascader.evaluation.intervals import CONFIDENCE
 from cascader.evaluation.tables import results_table
-from cascader.graph import KnowledgeGraph, SplitName
+from cascader.graph import SplitName
 from cascader.models import Frequency
-from cascader.scorer import Scorer
 
 OutOption = Annotated[Path, typer.Option("--out", help="The folder that gets <graph>/frequency.json and its ranks.")]
 SplitOption = Annotated[SplitName, typer.Option("--split", help="The triples to ask for.")]
@@ -91,61 +88,13 @@ def compare(
     )
 
 
-def demo(
-    out: Annotated[Path, typer.Option("--out", help="The folder for the results.")] = Path("runs/demo"),
-) -> None:
-    """Build the WordNet graph, train an embedding, ask for every held-back link, and measure the answers.
-
-    Example: cascader demo
-    """
-    from cascader.models.embeddings import ComplEx, preset
-
-    started = time.perf_counter()
-    kg = load_dataset("wordnet")
-    counts = Counts.of(kg)
-    say(
-        f"1. Built a graph of places from WordNet: {counts.entities:,} entities, {counts.relations} relations, "
-        f"{counts.train:,} triples to learn from, {counts.valid:,} to choose on, {counts.test:,} to be tested on."
-    )
-    model = ComplEx(**preset("complex", "quick", kg.name)).fit(kg)
-    say(f"2. Trained tier 1, a ComplEx embedding, in {model.history_['seconds']:.0f} s.")
-    floor = evaluate(Frequency().fit(kg), kg)
-    evaluation = evaluate(model, kg, name="kge-complex", seed=model.recipe.seed)
-    say(
-        f"3. Asked for the head and the tail of each test triple, and ranked all entities: "
-        f"{evaluation.metrics.queries:,} questions. The floor that a model must beat is the most frequent answers."
-    )
-    _say_evaluations([floor, evaluation])
-    _say_slices(evaluation, "relation_kind")
-    say("4. One question, answered:")
-    _say_answers(kg, model)
-    paths = [result.save(out / "results" / kg.name) for result in (floor, evaluation)]
-    say(f"5. Wrote {paths[0]} and {paths[1]}, each with its ranks: every figure follows from those.")
-    say(f"Done in {time.perf_counter() - started:.0f} s. Try next: cascader compare {paths[0]} {paths[1]}")
-
-
-def _say_answers(kg: KnowledgeGraph, scorer: Scorer, top: int = 5) -> None:
-    """The best answers to the first test question, without those that train already knows."""
-    head, relation, tail = kg.test[0]
-    query = kg.query(kg.entities[head].id, kg.relations[relation].id)
-    scores = scorer.score_all(query)[0]
-    known = kg.known(("train", "valid")).of(query)[0]
-    best = [entity for entity in np.argsort(-scores, kind="stable") if entity not in known][:top]
-    question = f"({kg.entities[head].name}, {kg.relations[relation].name}, ?)"
-    say(f"{question}, where the answer is {kg.entities[tail].name}")
-    rows = [
-        [str(place), kg.entities[entity].name, shortened(kg.entities[entity].description, 80)]
-        for place, entity in enumerate(best, start=1)
-    ]
-    say_table(["rank", "answer", "description"], rows, numbers=["rank"])
-
-
 def say_evaluation(evaluation: Evaluation) -> None:
     """Print the figures of an evaluation with their intervals."""
-    _say_evaluations([evaluation])
+    say_evaluations([evaluation])
 
 
-def _say_evaluations(evaluations: list[Evaluation]) -> None:
+def say_evaluations(evaluations: list[Evaluation]) -> None:
+    """Print the figures of several evaluations of the same queries."""
     rows = [
         [each.name, *(_with_interval(each.metrics[metric], each.intervals[metric]) for metric in METRICS)]
         for each in evaluations

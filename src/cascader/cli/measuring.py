@@ -14,6 +14,8 @@ from cascader.graph import KnowledgeGraph, SplitName
 
 if TYPE_CHECKING:
     from cascader.cascade import Cascade
+    from cascader.engines import Engine
+    from cascader.evaluation import Evaluation
     from cascader.runs import Run
     from cascader.tuning import Plan
 
@@ -53,34 +55,56 @@ def evaluate(
     Example: cascader evaluate runs/wordnet/complex-quick
     """
     from cascader.engines import LocalEngine
-    from cascader.evaluation import evaluate as evaluate_scorer
     from cascader.runs import load_run
 
     loaded = load_run(run)
     with LocalEngine(processes) as engine:
         if tiers or beside is not None or len(loaded.tiers) == 1 or len(loaded.kg.valid) == 0:
-            scorer, about, default_name = _sum(loaded, tiers, beside, split, top)
-            plan = None
+            evaluation = measured_sum(loaded, split, tiers, beside, top, name)
         else:
-            plan, scorer = _planned(loaded, split, seconds, pairs, engine)
-            about, default_name = {}, "cascade"
-        evaluation = evaluate_scorer(
-            scorer, loaded.kg, split, name=name or default_name, seed=loaded.kge.recipe.seed, about=about
-        )
-    if plan is not None:
-        evaluation = replace(evaluation, about=_about(loaded, plan, scorer))
-        _say_costs(scorer)
+            evaluation = measured_cascade(loaded, split, seconds, pairs, engine, name)
     path = evaluation.save(out or run / "results")
     say_evaluation(evaluation)
     say(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
 
 
-def _planned(
+def measured_sum(
+    run: "Run", split: SplitName, tiers: str = "", beside: Path | None = None, top: int = 100, name: str = ""
+) -> "Evaluation":
+    """Tiers alone, or several added up, on a split."""
+    from cascader.evaluation import evaluate as evaluate_scorer
+    from cascader.runs import load_run
+
+    if beside is not None:
+        second = load_run(beside)
+        _check_same_graph(run.kg, second.kg)
+        parts = {"kge": run.kge, "kge of the second run": second.kge}
+    else:
+        parts = {tier: run.tier(tier) for tier in (tier_names(tiers) if tiers else run.tiers)}
+    scorer, about = _added_up(run, parts, split, top)
+    name = name or _result_name(list(parts.values()))
+    return evaluate_scorer(scorer, run.kg, split, name=name, seed=run.kge.recipe.seed, about=about)
+
+
+def measured_cascade(
     run: "Run",
     split: SplitName,
-    seconds: float | None,
-    pairs: int | None,
-    engine: Any,  # noqa: ANN401
+    seconds: float | None = None,
+    pairs: int | None = None,
+    engine: "Engine | None" = None,
+    name: str = "",
+) -> "Evaluation":
+    """The best cascade that a budget allows, on a split; says what was predicted, and what it took."""
+    from cascader.evaluation import evaluate as evaluate_scorer
+
+    plan, cascade = _planned(run, split, seconds, pairs, engine)
+    evaluation = evaluate_scorer(cascade, run.kg, split, name=name or "cascade", seed=run.kge.recipe.seed)
+    _say_costs(cascade)
+    return replace(evaluation, about=_about(run, plan, cascade))
+
+
+def _planned(
+    run: "Run", split: SplitName, seconds: float | None, pairs: int | None, engine: "Engine | None"
 ) -> tuple["Plan", "Cascade"]:
     """The best cascade that a budget allows for the questions of a split, and what it is predicted to cost."""
     from cascader.graph import Queries
@@ -112,20 +136,6 @@ def _say_costs(cascade: "Cascade") -> None:
     for tier, cost in costs.items():
         late = f"; the time was up for {cost.cut_short:,} of {cost.queries:,} questions" if cost.cut_short else ""
         say(f"  {tier}: {cost.seconds:,.1f} s for {cost.calls:,} scores{late}")
-
-
-def _sum(run: "Run", tiers: str, beside: Path | None, split: SplitName, top: int) -> tuple[Any, dict[str, Any], str]:
-    """Some tiers added up, what there is to tell of the sum, and its name."""
-    from cascader.runs import load_run
-
-    if beside is not None:
-        second = load_run(beside)
-        _check_same_graph(run.kg, second.kg)
-        parts = {"kge": run.kge, "kge of the second run": second.kge}
-    else:
-        parts = {tier: run.tier(tier) for tier in (tier_names(tiers) if tiers else run.tiers)}
-    scorer, about = _added_up(run, parts, split, top)
-    return scorer, about, _result_name(list(parts.values()))
 
 
 def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> tuple[Any, dict[str, Any]]:

@@ -14,7 +14,7 @@ from cascader.scorer import Scorer
 from cascader.storage import atomic_file, read_json, write_json
 from cascader.tuning.trials import Trial, Tuned
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save_tuned(tuned: Tuned, folder: Path, identity: Mapping[str, str]) -> None:
@@ -42,7 +42,7 @@ def save_tuned(tuned: Tuned, folder: Path, identity: Mapping[str, str]) -> None:
 def load_tuned(
     folder: Path, identity: Mapping[str, str], scorers: Mapping[str, Scorer], known: KnownAnswers | None
 ) -> Tuned | None:
-    """Read back what `save_tuned` has written; None if there is nothing, or if it was of other models.
+    """Read back what `save_tuned` has written; None if there is nothing, or nothing of these models.
 
     `scorers` are the tiers by name, the first tier first.
     """
@@ -51,12 +51,12 @@ def load_tuned(
     if not (folder / "tuning.json").exists():
         return None
     saved = read_json(folder / "tuning.json")
-    if saved.get("format") != FORMAT:
+    if saved.get("format", 0) > FORMAT:
         raise DataError(
-            f"{folder / 'tuning.json'} is of format {saved.get('format')!r}, expected {FORMAT}. It was written by "
-            "another version of cascader: use that one, or tune again."
+            f"{folder / 'tuning.json'} is of format {saved['format']}, and this version of cascader knows {FORMAT} at "
+            "most. Update cascader, or remove the file to tune again."
         )
-    if saved["identity"] != dict(identity):
+    if saved.get("format") != FORMAT or saved["identity"] != dict(identity):
         return None
     tensors = load_file(folder / "tuning.safetensors")
     name, first = next(iter(scorers.items()))

@@ -25,6 +25,7 @@ from cascader.models.language.tier import LanguageTier, under_prefix, with_prefi
 from cascader.progress import progress
 from cascader.pruning import TopK
 from cascader.scorer import Scorer
+from cascader.storage import write_tensors
 from cascader.training import Trainable
 from cascader.tuning.alphas import best_reranking
 
@@ -147,6 +148,7 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
             self._base, replace(texts, entities=texts.entities.followed_by(new)), self.recipe.split_layer
         )
         reader.parts = self._reader.parts
+        reader.take_states(self._reader.states())
         scorer = copy.copy(self)
         scorer._reader, scorer._first_anchor = reader.eval(), self._entity_count
         return scorer
@@ -168,6 +170,7 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
 
     def _save_encoder(self, folder: Path) -> None:
         self._base.save(folder / "encoder")
+        write_tensors(folder / "states.safetensors", self._reader.states())
         if self._is_int8:
             export_int8(UpperLayers(self._reader.upper, self._head).eval(), self._base.width, folder / "int8.onnx")
 
@@ -189,9 +192,17 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
         self._head.load_state_dict(under_prefix("head/", tensors))
         with torch.no_grad():
             self._reader.parts.copy_(tensors["parts"])
+        self._take_states(folder / "states.safetensors")
         self._ready()
         if self._is_int8:
             self._layers = Int8Layers(folder / "int8.onnx")
+
+    def _take_states(self, path: Path) -> None:
+        """What the lower layers make of the texts need not be computed again."""
+        from safetensors.torch import load_file
+
+        if path.exists():
+            self._reader.take_states(load_file(path))
 
 
 def load_cross_encoder(folder: str | Path, kg: KnowledgeGraph) -> CrossEncoder:

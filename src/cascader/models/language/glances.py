@@ -54,7 +54,7 @@ def _glance(layer: Any, queries: Tensor, states: States, texts: IntArray, mark: 
     counts = states.counts[texts]
     longest = int(counts.max())
     from_flat, to_block = padded(states.offsets, texts, longest)
-    tokens = states.rows[torch.from_numpy(from_flat)] + mark
+    tokens = states.rows[torch.from_numpy(from_flat)].float() + mark
     keys, values = (project(tokens).unflatten(1, (heads, -1)) for project in (attention.key, attention.value))
     looks = torch.from_numpy(np.repeat(np.arange(len(texts)), counts))
     logits = (queries.index_select(0, looks) * keys).sum(dim=2) * attention.scaling  # (tokens, heads)

@@ -1,5 +1,6 @@
 """Read a question and a candidate together: the relation, the anchor and the candidate, as one input."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,8 @@ from cascader.models.language.reading import LowerLayers, ReadOnce, join, read_f
 from cascader.models.language.texts import GraphTexts
 
 _PARTS = 3
+#: What the lower layers' states are kept as.
+_KEPT = ("relations", "entities")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +67,20 @@ class PairReader(nn.Module):
         self.parts = nn.Parameter(torch.zeros(_PARTS, base.width), requires_grad=split > 0)
         self._read_once = ReadOnce(lower, texts.relations, "relations"), ReadOnce(lower, texts.entities)
 
-    def read_all(self) -> None:
-        """Read all texts with the lower layers now, and not when each is first needed."""
-        if self._split:
-            for texts, once in zip((self.texts.relations, self.texts.entities), self._read_once, strict=True):
-                once.of(np.arange(len(texts)))
+    def read_all(self) -> list[Tensor]:
+        """Read all texts with the lower layers now, and not when each is first needed: relations, then entities."""
+        texts = (self.texts.relations, self.texts.entities) if self._split else ()
+        return [once.of(np.arange(len(some))).rows for some, once in zip(texts, self._read_once, strict=False)]
+
+    def states(self) -> dict[str, Tensor]:
+        """What the lower layers make of all texts, to be kept; nothing where there are none."""
+        return dict(zip(_KEPT, self.read_all(), strict=False))
+
+    def take_states(self, states: Mapping[str, Tensor]) -> None:
+        """Take what was kept; texts that came later are read when they are needed."""
+        for name, once in zip(_KEPT, self._read_once, strict=True):
+            if name in states:
+                once.take(states[name])
 
     def lengths(self, pairs: Pairs) -> IntArray:
         """How many tokens each pair has; shape (pairs,)."""
@@ -92,7 +104,7 @@ class PairReader(nn.Module):
         """The same by glances: the first token is the relation's, so each text is looked at once for each relation."""
         relations = self._read_once[0].of(pairs.relations)
         entities = self._read_once[1].of(np.concatenate([pairs.anchors, pairs.candidates]))
-        first = relations.rows[torch.from_numpy(relations.offsets[pairs.relations])] + self.parts[0]
+        first = relations.rows[torch.from_numpy(relations.offsets[pairs.relations])].float() + self.parts[0]
         parts = (relations, pairs.relations), (entities, pairs.anchors), (entities, pairs.candidates)
         glances = []
         for mark, (states, texts) in zip(self.parts, parts, strict=True):

@@ -88,13 +88,13 @@ class ReadOnce:
     """What the lower layers make of texts, each read when it is first needed.
 
     Each is read by itself: in a batch its last bits would depend on its company, and a job that goes on after an
-    interruption has other company than one that was not interrupted.
+    interruption has other company than one that was not interrupted. They are kept in sixteen bits.
     """
 
     def __init__(self, lower: LowerLayers, tokens: Tokens, what: str = "texts") -> None:
         self._lower, self._tokens, self._what = lower, tokens, what
         offsets = np.concatenate([[0], np.cumsum(tokens.counts + 2)])
-        self._states = States(offsets, torch.empty(int(offsets[-1]), lower.width))
+        self._states = States(offsets, torch.empty(int(offsets[-1]), lower.width, dtype=torch.float16))
         self._is_read = np.zeros(len(tokens), dtype=bool)
 
     def of(self, texts: IntArray) -> States:
@@ -104,9 +104,16 @@ class ReadOnce:
             read = self._lower.read(self._tokens.take(missing), f"reading {self._what}, lower layers", 1)
             places, _ = padded(self._states.offsets, missing, int(self._tokens.counts.max()) + 2)
             with torch.no_grad():
-                self._states.rows[torch.from_numpy(places)] = read.rows
+                self._states.rows[torch.from_numpy(places)] = read.rows.half()
             self._is_read[missing] = True
         return self._states
+
+    def take(self, rows: Tensor) -> None:
+        """Take the states of the first texts, or of all, from one who has read them."""
+        places = self._states.offsets.searchsorted(len(rows))
+        if places < len(self._states.offsets) and self._states.offsets[places] == len(rows):
+            self._states.rows[: len(rows)] = rows
+            self._is_read[:places] = True
 
 
 def run_layers(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
