@@ -1,13 +1,15 @@
 import numpy as np
 import pytest
 
-from cascader.cascade import Alpha, Cascade
+from cascader.cascade import Alpha, Cascade, Fusion, TopK, mask_known, rerank
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
+from cascader.evaluation.protocol import walk
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models import Frequency
+from cascader.models.embeddings import ComplEx
 from cascader.tuning import tune_alpha
-from cascader.tuning.alphas import ALPHAS, best_sum
+from cascader.tuning.alphas import ALPHAS, best_sum, ranks_below
 from tests.evaluation.test_evaluate import Oracle, random_graph
 
 
@@ -59,6 +61,24 @@ def test_without_a_valid_split_there_is_nothing_to_choose_on():
     kg = KnowledgeGraph.from_triples([("a", "r", "b")], test=[("b", "r", "a")])
     with pytest.raises(DataError, match="has no valid triples to choose alpha on"):
         tune_alpha(Frequency().fit(kg), Frequency().fit(kg), kg)
+
+
+@pytest.mark.parametrize("scale", ["raw", "logistic", "standardised"])
+@pytest.mark.parametrize("k", [1, 4, 60])
+def test_ranks_of_what_was_read_are_those_of_the_whole_reranking(scale, k):
+    kg, fusion = random_graph(triples=900), Fusion(scale, "below")
+    first, second = Frequency().fit(kg), ComplEx(dim=4, epochs=3).fit(kg)
+    queries = Queries.from_triples(kg.valid)
+    for block in walk(queries, kg.known(("train", "valid"))):
+        scores = first.score_all(block.questions)
+        masked = mask_known(scores, block.questions, kg.known(("train",)))
+        kept = TopK(k).keep(block.questions, masked)
+        later = second.score(block.questions, kept)
+        ranks = ranks_below(block, scores, masked, kept, later, fusion)
+        for i, alpha in enumerate(ALPHAS):
+            weights = np.full(len(scores), alpha, dtype=np.float32)
+            whole = block.rank(rerank(scores, masked, kept, later, weights, fusion)).filtered.mean
+            np.testing.assert_array_equal(ranks[i], whole)
 
 
 def test_the_grid_is_the_papers():

@@ -116,8 +116,7 @@ def rerank(
     rows, ids = candidates.rows, candidates.ids
     centre, spread = _moments(scores[rows, ids], rows, len(scores))
     reranked = _scaled(scores, fusion.scale, centre[:, None], spread[:, None]).copy()
-    centre, spread = _moments(later, rows, len(scores))
-    blended = blend(reranked[rows, ids], _scaled(later, fusion.scale, centre[rows], spread[rows]), alpha[rows])
+    blended = blend(reranked[rows, ids], scaled_candidates(later, candidates, fusion.scale), alpha[rows])
     if fusion.tail == "below":
         pruned = np.where(np.isneginf(masked), -np.inf, reranked)
         pruned[rows, ids] = -np.inf
@@ -133,6 +132,12 @@ def _scaled_rows(scores: FloatArray, scale: Scale) -> FloatArray:
     """All entities' scores, (queries, entities), scaled by what each query has."""
     moments = (f(axis=1, keepdims=True, dtype=np.float64).astype(np.float32) for f in (scores.mean, scores.std))
     return scores if scale == "raw" else _scaled(scores, scale, *moments)
+
+
+def scaled_candidates(values: FloatArray, candidates: Candidates, scale: Scale) -> FloatArray:
+    """A score for each candidate, scaled by what its query's candidates have; shape (candidates,)."""
+    centre, spread = _moments(values, candidates.rows, len(candidates))
+    return _scaled(values, scale, centre[candidates.rows], spread[candidates.rows])
 
 
 def _moments(values: FloatArray, rows: IntArray, count: int) -> tuple[FloatArray, FloatArray]:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cascader.cascade import Alpha, Fusion, Scale, add_up, mask_known, rerank
+from cascader.cascade import Alpha, Fusion, Scale, add_up, blend, mask_known, rerank
+from cascader.cascade.blend import scaled_candidates
 from cascader.errors import DataError
-from cascader.evaluation.protocol import known_splits, walk
-from cascader.graph import FloatArray, KnowledgeGraph, Queries
+from cascader.evaluation.protocol import Block, known_splits, walk
+from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.pruning import Pruner
 from cascader.scorer import Scorer
 
@@ -63,15 +64,68 @@ def best_reranking(
 ) -> BestSum:
     """The best that a later tier makes of an earlier one's candidates, on some queries of valid."""
     known = kg.known(("train",))  # valid is what is asked for
+    reciprocal = np.empty((len(ALPHAS), len(queries)))
+    for block in walk(queries, kg.known(known_splits("valid")), "choosing alpha"):
+        scores = earlier.score_all(block.questions)
+        masked = mask_known(scores, block.questions, known)
+        kept = keep.keep(block.questions, masked)
+        of_later = later.score(block.questions, kept)
+        if fusion.tail == "below":
+            ranks = ranks_below(block, scores, masked, kept, of_later, fusion)
+        else:
+            ranks = np.stack(
+                [
+                    block.rank(rerank(scores, masked, kept, of_later, _same(alpha, scores), fusion)).filtered.mean
+                    for alpha in ALPHAS
+                ]
+            )
+        reciprocal[:, block.places] = 1 / ranks
+    return _best(reciprocal, queries)
 
-    def reranked(questions: Queries) -> Callable[[FloatArray], FloatArray]:
-        scores = earlier.score_all(questions)
-        masked = mask_known(scores, questions, known)
-        candidates = keep.keep(questions, masked)
-        of_later = later.score(questions, candidates)
-        return lambda alpha: rerank(scores, masked, candidates, of_later, alpha, fusion)
 
-    return _best(_reciprocal_ranks(reranked, kg, queries), queries)
+def ranks_below(
+    block: Block, scores: FloatArray, masked: FloatArray, kept: Candidates, later: FloatArray, fusion: Fusion
+) -> FloatArray:
+    """The golds' ranks for every alpha, where the pruned stand below all that was read; shape (alphas, queries).
+
+    A gold that was pruned has the same rank whatever alpha is, and one that was read only competes with what was read:
+    so but for one look at all entities, the candidates are enough.
+    """
+    once = rerank(scores, masked, kept, later, _same(float(ALPHAS[0]), scores), fusion)
+    ranks = np.tile(block.rank(once).filtered.mean, (len(ALPHAS), 1))
+    earlier = scaled_candidates(scores[kept.rows, kept.ids], kept, fusion.scale)
+    later = scaled_candidates(later, kept, fusion.scale)
+    # Each query has the candidates of its question, but for known answers other than its own gold.
+    rows, places = _candidates_of(block, kept)
+    is_gold = kept.ids[places] == block.golds[rows]
+    known = np.isin(
+        rows * block.entity_count + kept.ids[places], block.known.rows * block.entity_count + block.known.ids
+    )
+    rows, places, is_gold = (part[is_gold | ~known] for part in (rows, places, is_gold))
+    read, gold_places = rows[is_gold], places[is_gold]
+    gold_of = np.full(len(block.golds), -1)
+    gold_of[read] = gold_places
+    competes = gold_of[rows] >= 0
+    rows, places = rows[competes], places[competes]
+    for i, alpha in enumerate(ALPHAS):
+        blended = blend(earlier, later, np.float32(alpha) * np.ones(1, np.float32))
+        margins = blended[places], blended[gold_of[rows]]
+        above = np.bincount(rows[np.greater(*margins)], minlength=len(block.golds))
+        level = np.bincount(rows[np.equal(*margins)], minlength=len(block.golds))  # the gold itself included
+        ranks[i, read] = above[read] + (1 + level[read]) / 2
+    return ranks
+
+
+def _candidates_of(block: Block, kept: Candidates) -> tuple[IntArray, IntArray]:
+    """For each query of a block and each candidate of its question: the query, and the candidate's place."""
+    counts = kept.counts[block.rows]
+    rows = np.repeat(np.arange(len(block.rows)), counts)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, kept.offsets[block.rows][rows] + within
+
+
+def _same(alpha: float, scores: FloatArray) -> FloatArray:
+    return np.full(len(scores), alpha, dtype=np.float32)
 
 
 def _sums(earlier: Scorer, later: Scorer, kg: KnowledgeGraph, queries: Queries, scale: Scale) -> FloatArray:
