@@ -34,7 +34,7 @@ architecture: install
 	$(RUN)/lint-imports
 
 tests: install
-	$(RUN)/pytest
+	$(RUN)/pytest --numprocesses auto
 
 fix: install
 	$(RUN)/ruff check --fix .

@@ -2,17 +2,16 @@
 
 5,000 distinct pairs of RepoDB, tier 1's favourites for test questions. "torch" and "int8" are a whole cross encoder,
 the one whose weights the peer gets, head included; "split" and "split_int8" another that was trained split at a layer:
-weights trained at one split cannot be read at another. Beside each speed: the valid MRR of the reranking that it feeds,
-and how far that is from the peer's. What is read only once, when a cross encoder is loaded, stands apart in the record.
+weights trained at one split cannot be read at another; "glances" a third, split below its last layer. Beside each
+speed: the valid MRR of the reranking that it feeds, and how far that is from the peer's. What is read
+only once, when a cross encoder is loaded, stands apart in the record.
 
-Usage: python bench/cross_encoder.py [--whole RUN] [--split RUN] [--pairs N] [--valid N] [--threads N] [--repeats N]
-A run has the tiers kge and cross (cascader fit repodb); one that is missing is trained first, some ten minutes each.
+Usage: python bench/cross_encoder.py [--whole RUN] [--split RUN] [--glances RUN] [--pairs N] [--valid N] [--threads N]
+[--repeats N]. A run has the tiers kge and cross; one that is missing is trained first, in some five minutes each.
 """
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -27,18 +26,21 @@ from cascader.cascade import TopK
 from cascader.datasets import load_dataset
 from cascader.errors import SettingsError
 from cascader.graph import Candidates, KnowledgeGraph, Queries
+from cascader.models.embeddings import ComplEx, preset
 from cascader.models.language import CrossEncoder
 from cascader.models.language.int8 import UpperLayers
 from cascader.models.language.precision import in_int8
 from cascader.models.language.sampling import sampled
 from cascader.models.language.texts import phrase_of, text_of
-from cascader.runs import is_finished, load_tier
+from cascader.runs import finish_run, is_finished, keep_graph, keep_tier, load_tier, tier_folder
 from cascader.storage import read_json
 from cascader.tuning import best_reranking
 from measuring import in_own_process, median, report
 
 TOP = 50
-SPLIT_LAYER = 3
+#: Where the cross encoders of the three runs are split.
+SPLITS = {"whole": 0, "split": 3, "glances": 5}
+MINUTES = 3.0
 PEER_BATCH = 32  # its own default
 RUNS = Path("runs") / "bench"
 #: By name: which run, and in what its upper layers compute.
@@ -47,6 +49,7 @@ CASES = {
     "int8": ("whole", "int8"),
     "split": ("split", "float32"),
     "split_int8": ("split", "int8"),
+    "glances": ("glances", "float32"),
 }
 
 
@@ -151,7 +154,7 @@ def run_one(arguments: argparse.Namespace) -> None:
     """Measure one case, and print what was found as JSON."""
     torch.set_num_threads(arguments.threads)
     warnings.simplefilter("ignore")
-    job = Job.of({"whole": arguments.whole, "split": arguments.split}, arguments.pairs)
+    job = Job.of({name: getattr(arguments, name) for name in SPLITS}, arguments.pairs)
     started = time.perf_counter()
     cross = job.cross_encoder(*CASES.get(arguments.one, CASES["torch"]))
     loading = time.perf_counter() - started
@@ -162,9 +165,9 @@ def run_one(arguments: argparse.Namespace) -> None:
 
 def run_all(arguments: argparse.Namespace) -> None:
     """Measure all in turn, and report how they compare."""
-    train_if_missing(arguments.whole, 0)
-    train_if_missing(arguments.split, SPLIT_LAYER)
-    options = [f"--{name}={getattr(arguments, name)}" for name in ("whole", "split", "pairs", "valid", "threads")]
+    for name, split_layer in SPLITS.items():
+        train_if_missing(getattr(arguments, name), split_layer)
+    options = [f"--{name}={getattr(arguments, name)}" for name in (*SPLITS, "pairs", "valid", "threads")]
 
     def one(case: str, what: str) -> dict[str, Any]:
         return in_own_process(Path(__file__), *options, "--one", case, "--what", what, threads=arguments.threads)
@@ -187,7 +190,7 @@ def run_all(arguments: argparse.Namespace) -> None:
             f"{TOP} for {arguments.valid} valid triples, both sides",
             "threads": arguments.threads,
             "repeats": arguments.repeats,
-            "split_layer": _split_layer(arguments.split),
+            "split_layers": {name: _split_layer(getattr(arguments, name)) for name in SPLITS},
             "pairs_per_second": speeds,
             "loading_seconds": {case: median(found[case], "loading_seconds") for case in CASES},
             "valid_mrr": {case: look["valid_mrr"] for case, look in looks.items()},
@@ -204,10 +207,13 @@ def train_if_missing(folder: Path, split_layer: int) -> None:
     """Train a short run: what is measured is mostly speed, but the weights should be able to rerank."""
     if is_finished(folder):
         return
-    settings = [f"cross.split_layer={split_layer}", "cross.rounds=8", "cross.valid_every=4"]
-    options = [part for setting in settings for part in ("--set", setting)]
-    command = [sys.executable, "-m", "cascader", "fit", "repodb", "--tiers", "kge,cross", "--max-minutes", "5"]
-    subprocess.run([*command, *options, "--out", str(folder)], check=True)
+    kg = load_dataset("repodb")
+    keep_graph(folder, kg)
+    kge = ComplEx(**preset("complex", "quick", kg.name)).fit(kg)
+    keep_tier(folder, "kge", kge)
+    cross = CrossEncoder(split_layer=split_layer, rounds=8, valid_every=8)
+    keep_tier(folder, "cross", cross.fit(kg, tier_folder(folder, "cross"), MINUTES, earlier=kge))
+    finish_run(folder, kg, "quick")
 
 
 def _split_layer(folder: Path) -> int:
@@ -219,6 +225,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--whole", type=Path, default=RUNS / "repodb-whole", help="a run trained with split_layer 0")
     parser.add_argument("--split", type=Path, default=RUNS / "repodb-split", help="a run trained with another one")
+    parser.add_argument("--glances", type=Path, default=RUNS / "repodb-glances", help="split below its last layer")
     parser.add_argument("--pairs", type=int, default=5000)
     parser.add_argument("--valid", type=int, default=100, help="valid triples for the MRR")
     parser.add_argument("--threads", type=int, default=2)
