@@ -9,24 +9,10 @@ from functools import partial
 import pytest
 
 import cascader
-from cascader.cli import app, main
+from cascader.cli import app
 from cascader.cli.fitting import fit
 from cascader.errors import MissingExtraError
 from cascader.graph import Entity, KnowledgeGraph, Relation
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command line; return exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["cascader", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code, printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture

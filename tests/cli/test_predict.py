@@ -12,20 +12,6 @@ from cascader.storage import read_parquet
 HOSTILE = "[bold]pain[/bold] \x1b[31mred"
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command line; return exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["cascader", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        printed = capsys.readouterr()
-        return stopped.value.code, printed.out, printed.err
-
-    return run
-
-
 def fitted(folder, *options):
     """A run of a graph in which drugs treat diseases, one of them with a hostile name, and two share a name."""
     rows = [f"d{a}\ttreats\tx{b}\n" for a in range(8) for b in range(8) if (a * b) % 3 != 1]
