@@ -12,7 +12,8 @@ from cascader.graph import Entity, KnowledgeGraph, Queries
 from cascader.models import Frequency
 from cascader.models.language import DualEncoder, DualRecipe, load_dual_encoder
 from cascader.models.language.dual_training import DualTraining, hard_negatives
-from cascader.models.language.towers import StarTowers
+from cascader.models.language.readers import FixedReader
+from cascader.models.language.towers import StarTowers, build_towers
 from tests.contracts import ScorerContract
 from tests.models.embeddings.test_fitting import line
 
@@ -22,6 +23,7 @@ KINDS = {
     "contrastive, sampled": {"negatives": 2, "margin": 0.02},
     "contrastive, other answers masked": {"other_answers": "masked", "margin": 0.02},
     "star": {"objective": "star", "tuned_layers": 2, "negatives": 4},
+    "two members": {"members": 2},
 }
 
 
@@ -146,7 +148,7 @@ def test_masked_a_known_answer_of_the_same_question_is_never_a_negative(toy, tin
     from dataclasses import replace
 
     from cascader.models.language.base_model import load_base_model
-    from cascader.models.language.readers import FixedReader, TextReader
+    from cascader.models.language.readers import TextReader
     from cascader.models.language.texts import GraphTexts
     from cascader.models.language.towers import ContrastiveTowers
 
@@ -173,6 +175,22 @@ def test_the_star_head_as_one_product_is_the_head_pair_by_pair():
         for j in range(4):
             pair = towers.head(torch.cat([u[i], u[i] * v[j], u[i] - v[j], v[j]]))
             torch.testing.assert_close(one[i, j], pair[0])
+
+
+@pytest.mark.parametrize("objective", ["contrastive", "star"])
+def test_a_score_is_the_mean_of_the_members_scores(objective):
+    torch.manual_seed(0)
+    reader = FixedReader(torch.randn(6, 8), torch.randn(2, 8), lambda: None)
+    reader.questions = lambda anchors, relations: reader.entities(anchors) + reader.relations(relations)
+    towers = build_towers(8, 1, DualRecipe(objective=objective, members=3, dim=4, hidden=5)).eval()
+    anchors, relations, everyone = torch.tensor([0, 3]), torch.tensor([0, 1]), torch.arange(6)
+
+    def scores(some):
+        return some.question_vectors(reader, anchors, relations) @ some.entity_vectors(reader, everyone).T
+
+    each = torch.stack([scores(member) for member in towers.members])
+    assert not torch.allclose(each[0], each[1])  # they start from different weights
+    torch.testing.assert_close(scores(towers), each.mean(dim=0))
 
 
 class TestBadInput:

@@ -22,7 +22,7 @@ from cascader.models.language.recipes import DualRecipe
 from cascader.models.language.sampling import sampled
 from cascader.models.language.texts import GraphTexts
 from cascader.models.language.tier import LanguageTier, under_prefix, with_prefix
-from cascader.models.language.towers import TOWERS, Towers
+from cascader.models.language.towers import Towers, build_towers
 from cascader.scorer import Scorer
 from cascader.training import Trainable
 from cascader.tuning.alphas import best_sum
@@ -82,7 +82,7 @@ class DualEncoder(LanguageTier[DualRecipe]):
         self._relation_count, self._entity_count = len(kg.relations), len(kg.entities)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.seed)
-            self._towers: Towers = TOWERS[self.recipe.objective](width, len(kg.relations), self.recipe)
+            self._towers: Towers = build_towers(width, len(kg.relations), self.recipe)
 
     @torch.no_grad()
     def _take(self, reader: Reader) -> None:

@@ -18,6 +18,7 @@ class DualRecipe(Settings):
     objective: DualObjective = "contrastive"
     max_tokens: int = 64  #: of an entity's text; the relation is never cut
     tuned_layers: int = 0  #: how many layers, from the top, are trained; the others read each text once, for good
+    members: int = 1  #: so many pairs of towers learn side by side, and their scores are averaged
     dim: int = 256  #: coordinates of questions and entities, only for contrastive
     hidden: int = 512  #: units between a text's vector and its coordinates, likewise
     dropout: float = 0.3
@@ -40,6 +41,7 @@ class DualRecipe(Settings):
     ranges: ClassVar[dict[str, tuple[float, float]]] = {
         "max_tokens": (1, 100_000),
         "tuned_layers": (0, 1000),
+        "members": (1, 1000),
         "dim": (1, 100_000),
         "hidden": (1, 100_000),
         "dropout": (0, 0.99),

@@ -5,7 +5,7 @@ random order when there are several threads, and a resumed training would not be
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -143,4 +143,40 @@ class StarTowers(Towers):
         return torch.cat([v, (v @ (d - c))[:, None], torch.ones(len(v), 1)], dim=1)
 
 
-TOWERS: dict[str, Callable[[int, int, DualRecipe], Towers]] = {"contrastive": ContrastiveTowers, "star": StarTowers}
+class Members(Towers):
+    """Several towers that stand on the same texts and learn from the same questions; a score is the mean of theirs.
+
+    They start from different weights and err differently. The vectors lie end to end, so that all answers to a
+    question are still one matrix product.
+    """
+
+    def __init__(self, members: Iterable[Towers]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def question_vectors(self, reader: Reader, anchors: Tensor, relations: Tensor) -> Tensor:
+        """Those of all members, each with its share."""
+        found = [towers.question_vectors(reader, anchors, relations) for towers in self._towers()]
+        return torch.cat(found, dim=1) / len(found)
+
+    def entity_vectors(self, reader: Reader, entities: Tensor) -> Tensor:
+        """Those of all members."""
+        return torch.cat([towers.entity_vectors(reader, entities) for towers in self._towers()], dim=1)
+
+    def loss(self, reader: Reader, asked: Asked) -> Tensor:
+        """Each member learns by itself: what is wanted is that they differ."""
+        return torch.stack([towers.loss(reader, asked) for towers in self._towers()]).mean()
+
+    def _towers(self) -> Iterator[Towers]:
+        for towers in self.members:
+            assert isinstance(towers, Towers)  # noqa: S101 - a ModuleList forgets what it holds
+            yield towers
+
+
+_TOWERS: dict[str, Callable[[int, int, DualRecipe], Towers]] = {"contrastive": ContrastiveTowers, "star": StarTowers}
+
+
+def build_towers(width: int, relation_count: int, recipe: DualRecipe) -> Towers:
+    """The towers that a recipe asks for, with fresh weights; `width` is that of a text's vector."""
+    members = [_TOWERS[recipe.objective](width, relation_count, recipe) for _ in range(recipe.members)]
+    return Members(members) if len(members) > 1 else members[0]
