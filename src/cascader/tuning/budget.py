@@ -9,7 +9,7 @@ from cascader.errors import SettingsError
 from cascader.graph import Candidates, IntArray, Queries
 from cascader.scorer import Scorer
 
-#: Pairs that are read to see how fast it goes, of short ones and of long ones each.
+#: Pairs that are read to see how fast it goes, of short ones and of long ones each; a scorer may need more.
 _PAIRS_TO_MEASURE = 192
 
 
@@ -45,11 +45,13 @@ class ReadingSpeed:
     @classmethod
     def measure(cls, scorer: Scorer, queries: Queries, candidates: Candidates) -> "ReadingSpeed":
         """Read some of the shortest and some of the longest pairs, and draw a line through the two."""
-        tokens = read_tokens(scorer, queries, candidates)
-        order = np.argsort(tokens, kind="stable")
-        ends = order[:_PAIRS_TO_MEASURE], order[-_PAIRS_TO_MEASURE:]
+        order = np.argsort(read_tokens(scorer, queries, candidates), kind="stable")
+        count = getattr(scorer, "pairs_to_measure", _PAIRS_TO_MEASURE)
+        ends = order[:count], order[-count:]
+        # Counted again: of a text that several pairs share, the first of those that are read now pays for it.
         (short, short_time), (long, long_time) = (
-            (tokens[places].mean(), _seconds_a_pair(scorer, queries, candidates, places)) for places in ends
+            (read_tokens(scorer, queries, some).mean(), _seconds_a_pair(scorer, queries, some))
+            for some in (_only(candidates, places) for places in ends)
         )
         if long - short < 1 or long_time <= short_time:  # all alike: the length explains nothing
             return cls(float((short_time + long_time) / 2), 0.0)
@@ -58,19 +60,22 @@ class ReadingSpeed:
         return cls(float(long_time - slope * long), float(slope))
 
 
-def _seconds_a_pair(scorer: Scorer, queries: Queries, candidates: Candidates, places: IntArray) -> float:
+def _only(candidates: Candidates, places: IntArray) -> Candidates:
     wanted = np.zeros(len(candidates.ids), dtype=bool)
     wanted[places] = True
-    some = candidates.where(wanted)
+    return candidates.where(wanted)
+
+
+def _seconds_a_pair(scorer: Scorer, queries: Queries, candidates: Candidates) -> float:
     times = []
     for _ in range(2):  # the first also warms up
         started = time.perf_counter()
-        scorer.score(queries, some)
+        scorer.score(queries, candidates)
         times.append(time.perf_counter() - started)
-    return min(times) / max(len(places), 1)
+    return min(times) / max(len(candidates.ids), 1)
 
 
 def read_tokens(scorer: Scorer, queries: Queries, candidates: Candidates) -> IntArray:
-    """The tokens of each pair, where the scorer knows them; else one for each."""
+    """The tokens that are read for each pair, where the scorer knows them; else one for each."""
     count = getattr(scorer, "token_counts", None)
     return count(queries, candidates) if count else np.ones(len(candidates.ids), dtype=np.int64)

@@ -96,6 +96,16 @@ def test_in_a_cascade_only_what_survives_is_read_and_identical_pairs_once(toy, t
         assert (np.diff(alone) <= 1e-5).all()
 
 
+def test_where_a_text_is_looked_at_once_the_first_pair_that_shares_it_pays(toy, tiny_model):
+    shallow, whole = (CrossEncoder(base=tiny_model, rounds=1, split_layer=split).fit(toy) for split in (1, 0))
+    query = Queries.from_triples(toy.train)[:1]
+    asked, candidates = query[np.array([0, 0])], Candidates.from_lists([[1, 2], [2, 1]])
+    lengths = shallow._reader.texts.entities.counts
+    anchor = lengths[query.anchors[0]]
+    assert shallow.token_counts(asked, candidates).tolist() == [anchor + lengths[1], lengths[2], 0, 0]
+    assert len(set(whole.token_counts(asked, candidates)[[0, 3]])) == 1  # each pair is read anew
+
+
 def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_path):
     """Split at 0, the input is what sentence-transformers gives a cross encoder, and the head is BERT's own."""
     from transformers import AutoModel, AutoTokenizer

@@ -88,6 +88,14 @@ class PairReader(nn.Module):
         relations, entities = self.texts.relations.counts, self.texts.entities.counts
         return relations[pairs.relations] + entities[pairs.anchors] + entities[pairs.candidates] + marks
 
+    def new_lengths(self, pairs: Pairs) -> IntArray:
+        """How many tokens each pair adds to what those before it have looked at; shape (pairs,)."""
+        tokens = np.zeros(len(pairs), dtype=np.int64)
+        for texts in (pairs.anchors, pairs.candidates):
+            _, firsts = np.unique(np.stack([pairs.relations, texts]), axis=1, return_index=True)
+            tokens[firsts] += self.texts.entities.counts[texts[firsts]]
+        return tokens
+
     @property
     def is_shallow(self) -> bool:
         """Whether a single layer sees the pair: then a pair costs next to nothing."""
