@@ -26,6 +26,9 @@ def report(
     evaluations = [Evaluation.load(path) for path in sorted((run / "results").glob("*.json"))]
     with LocalEngine(processes) as engine:
         tuned = loaded.tuned(engine) if len(loaded.kg.valid) else None
-        analyses = analyse(loaded.kg, loaded.scorers(engine), tuned, evaluations, about_tiers(loaded))
+        calibration = loaded.answering(engine=engine).calibration
+        analyses = analyse(
+            loaded.kg, loaded.scorers(engine), tuned, evaluations, about_tiers(loaded), calibration=calibration
+        )
     page = write_report(out or run / "report", analyses)
     say(f"Written to {page} and {page.with_suffix('.json')}.")
