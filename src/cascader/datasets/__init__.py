@@ -4,6 +4,7 @@ from pathlib import Path
 
 from cascader.datasets.catalog import CATALOG, Counts, Dataset, load_dataset
 from cascader.datasets.download import Source, fetch, locate
+from cascader.datasets.frames import Frame, graph_from_frames, to_frame, triples_of
 from cascader.datasets.readers import read_graph
 from cascader.datasets.splitting import Split, split_triples
 from cascader.datasets.wordnet import read_wordnet
@@ -16,15 +17,19 @@ __all__ = [
     "Counts",
     "Dataset",
     "Format",
+    "Frame",
     "Source",
     "Split",
     "fetch",
+    "graph_from_frames",
     "load_dataset",
     "locate",
     "open_graph",
     "read_graph",
     "read_wordnet",
     "split_triples",
+    "to_frame",
+    "triples_of",
     "write_graph",
 ]
 
