@@ -56,7 +56,20 @@ READING_TIERS = ("cross",)
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, as it stands in its folder."""
+    """A finished run, as it stands in its folder.
+
+    >>> import tempfile
+    >>> from cascader import ComplEx, KnowledgeGraph, load_run, save_run
+    >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
+    >>> kg = KnowledgeGraph.from_triples(facts[1:14], valid=facts[14:])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = save_run(f"{folder}/mine", kg, {"kge": ComplEx(dim=4, epochs=2).fit(kg)})
+    ...     run = load_run(f"{folder}/mine")
+    ...     answers = run.predict("drug 0", "treats", side="tail", top=1)
+    ...     verdicts = run.classify([("drug 0", "treats", "disease 0")])
+    >>> [answer.rank for answer in answers], verdicts[0].is_known
+    ([1], False)
+    """
 
     folder: Path
     kg: KnowledgeGraph

@@ -35,7 +35,15 @@ __all__ = [
 
 
 def open_graph(name_or_path: str | Path) -> KnowledgeGraph:
-    """A graph of the catalog by its name, or people's own by its path; a path with that name goes first."""
+    """A graph of the catalog by its name, or people's own by its path; a path with that name goes first.
+
+    >>> import tempfile
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "pain")])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_graph(kg, f"{folder}/drugs")
+    ...     open_graph(path).name  # or open_graph("codex-s")
+    'drugs'
+    """
     if not Path(name_or_path).exists() and str(name_or_path).lower() in CATALOG:
         return load_dataset(str(name_or_path))
     return read_graph(name_or_path)

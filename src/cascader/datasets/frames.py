@@ -70,7 +70,13 @@ def triples_of(frame: Frame) -> list[tuple[str, str, str]]:
 
 
 def to_frame(rows: Iterable[HasRow]) -> "pandas.DataFrame":
-    """Predictions or verdicts as a pandas data frame, a row each: `to_frame(run.predict("aspirin", "treats"))`."""
+    """Predictions or verdicts as a pandas data frame, a row each: `to_frame(run.predict("aspirin", "treats"))`.
+
+    >>> from cascader import Entity, Relation, Verdict
+    >>> verdict = Verdict(Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain"), 0.7, True, False)
+    >>> list(to_frame([verdict]).columns)
+    ['head', 'relation', 'tail', 'probability', 'is_true', 'is_known']
+    """
     try:
         import pandas
     except ImportError as error:

@@ -36,6 +36,14 @@ def read_graph(
 
     A folder holds `train`, `valid` and `test`, or `triples` in one piece, and optionally `entities` and `relations`,
     as .tsv, .txt, .csv, .parquet, .nt or .ttl. What comes in one piece is split as `split` says.
+
+    >>> import tempfile
+    >>> from cascader import write_graph
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "pain")])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_graph(kg, f"{folder}/drugs")
+    ...     read_graph(path, split=Split(valid=0, test=0))
+    KnowledgeGraph('drugs', 3 entities, 1 relation, 2/0/0 triples)
     """
     path = Path(path)
     named = {"entities": entities, "relations": relations}
