@@ -96,3 +96,15 @@ def test_every_public_name_has_an_example(name):
     thing = getattr(cascader, name)
     is_error = isinstance(thing, type) and issubclass(thing, cascader.CascaderError)
     assert ">>>" in inspect.getdoc(thing) or (is_error and thing is not cascader.CascaderError)
+
+
+def test_what_the_paper_page_names_is_there():
+    page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    sources = {path.relative_to(ROOT / "src" / "cascader").as_posix(): path for path in ROOT.glob("src/cascader/**/*")}
+    named = re.findall(r"`([\w/]+\.(?:py|toml))(?:: (\w+))?`", page)
+    assert len(named) > 30
+    for file, name in named:
+        path = next(path for place, path in sources.items() if place == file or place.endswith(f"/{file}"))
+        assert not name or re.search(rf"^((def|class) )?{name}\b", path.read_text(encoding="utf-8"), re.MULTILINE), (
+            f"{file}: {name}"
+        )
