@@ -15,10 +15,13 @@ class Scorer(Protocol):
     >>> from cascader import Cascade, KnowledgeGraph
     >>> class ByName:
     ...     "Likes entities whose names stand early in the alphabet."
+    ...
     ...     def __init__(self, kg):
     ...         self.scores = np.array([-ord(entity.name[0]) for entity in kg.entities], dtype=np.float32)
+    ...
     ...     def score_all(self, queries):
     ...         return np.tile(self.scores, (len(queries), 1))
+    ...
     ...     def score(self, queries, candidates):
     ...         return self.scores[candidates.ids]
     >>> kg = KnowledgeGraph.from_triples([("cat", "is a", "animal"), ("bee", "is a", "animal")])
