@@ -2,8 +2,10 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -68,3 +70,41 @@ def test_commands(block, somewhere):
             assert words[0] == "cascader"
             finished = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
             assert finished.returncode == 0, f"{command}\n{finished.stderr}"
+
+
+def test_the_api_page_is_what_the_docstrings_give():
+    made = runpy.run_path(str(ROOT / "docs" / "make_api.py"))["render"]()
+    assert (ROOT / "docs" / "api.md").read_text(encoding="utf-8") == made, "run: python docs/make_api.py"
+
+
+@pytest.mark.parametrize("name", [name for name in cascader.__all__ if name != "__version__"])
+def test_every_public_name_stands_on_the_api_page_with_its_parameters(name):
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    (entry,) = re.findall(rf"^### {name}\n(.*?)(?=^##)", page + "\n##", re.MULTILINE | re.DOTALL)
+    thing = getattr(cascader, name)
+    takes_any = name == "Side" or name == "Scorer" or isinstance(thing, type) and issubclass(thing, Exception)
+    for parameter in () if takes_any else inspect.signature(thing).parameters.values():
+        assert re.search(rf"\b{parameter.name}: ", entry), parameter.name
+
+
+#: A word for types, what `compare` gives, what the example of `Run` shows, and errors.
+WITHOUT_EXAMPLE = {"Side", "Comparison", "load_run", "__version__"}
+
+
+@pytest.mark.parametrize("name", [name for name in cascader.__all__ if name not in WITHOUT_EXAMPLE])
+def test_every_public_name_has_an_example(name):
+    thing = getattr(cascader, name)
+    is_error = isinstance(thing, type) and issubclass(thing, cascader.CascaderError)
+    assert ">>>" in inspect.getdoc(thing) or (is_error and thing is not cascader.CascaderError)
+
+
+def test_what_the_paper_page_names_is_there():
+    page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    sources = {path.relative_to(ROOT / "src" / "cascader").as_posix(): path for path in ROOT.glob("src/cascader/**/*")}
+    named = re.findall(r"`([\w/]+\.(?:py|toml))(?:: (\w+))?`", page)
+    assert len(named) > 30
+    for file, name in named:
+        path = next(path for place, path in sources.items() if place == file or place.endswith(f"/{file}"))
+        assert not name or re.search(rf"^((def|class) )?{name}\b", path.read_text(encoding="utf-8"), re.MULTILINE), (
+            f"{file}: {name}"
+        )

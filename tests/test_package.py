@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import cascader
 
@@ -49,6 +50,15 @@ def test_every_public_name_is_there(name):
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'cascader' has no attribute 'cascade_r'"):
         _ = cascader.cascade_r
+
+
+def test_the_citation_names_the_paper_its_authors_and_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == cascader.__version__
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    paper = citation["preferred-citation"]
+    assert paper["title"] == "CascadER: Cross-Modal Cascading for Knowledge Graph Link Prediction"
+    assert [author["family-names"] for author in paper["authors"]] == ["Safavi", "Downey", "Hope"]
 
 
 def test_torch_is_bounded_wherever_it_is_asked_for():

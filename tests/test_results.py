@@ -1,5 +1,8 @@
 """Every result that is kept can be recomputed from its ranks, and says which graph it was made on."""
 
+import json
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,10 +12,32 @@ from cascader.evaluation import Evaluation
 from cascader.evaluation.tables import results_table
 
 RESULTS = Path(__file__).parents[1] / "results"
+#: A figure of an earlier result, and where it stands in the history: .1234 in `commit:path`.
+EARLIER = re.compile(r"(\.\d{4}) in\s+`([0-9a-f]+:results/[^`]+\.json)`")
 
 
 def test_the_table_in_the_docs_is_the_one_that_the_results_give():
     assert results_table(RESULTS) in (RESULTS.parent / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def prose():
+    text = (RESULTS.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    return re.sub(r"```.*?```|^\|.*?$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_every_figure_between_the_tables_is_one_of_a_kept_result():
+    kept = {f"{Evaluation.load(path).mrr:.4f}"[1:] for path in RESULTS.glob("*/*.json")}
+    named = re.findall(r"(?<!\d)\.\d{4}", EARLIER.sub("", prose()))
+    assert named
+    assert set(named) <= kept
+
+
+@pytest.mark.parametrize(("figure", "place"), EARLIER.findall(prose()))
+def test_a_figure_of_an_earlier_result_stands_in_the_history(figure, place):
+    shown = subprocess.run(["git", "show", place], cwd=RESULTS.parent, capture_output=True, text=True)
+    if shown.returncode:
+        pytest.skip("the history is not here")
+    assert f"{json.loads(shown.stdout)['mrr']:.4f}"[1:] == figure
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}")

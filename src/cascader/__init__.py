@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from cascader.cascade import Alpha, Cascade, Fusion
-    from cascader.datasets import Split, load_dataset, open_graph, read_graph, write_graph
+    from cascader.datasets import Split, graph_from_frames, load_dataset, open_graph, read_graph, to_frame, write_graph
     from cascader.errors import CascaderError, DataError, MissingExtraError, StorageError, UnknownNameError
     from cascader.evaluation import Comparison, Evaluation, Metrics, compare, evaluate
     from cascader.graph import Candidates, Entity, KnowledgeGraph, KnownAnswers, Queries, Relation, Side
@@ -24,13 +24,21 @@ if TYPE_CHECKING:
     from cascader.models.language import CrossEncoder, DualEncoder
     from cascader.predictions import Prediction, Verdict
     from cascader.pruning import ConformalTopK, DynamicTopK, StaticTopK, ThriftyTopK, TopK
-    from cascader.runs import Run, load_run
+    from cascader.runs import Run, load_run, save_run
     from cascader.scorer import Scorer
     from cascader.tuning import Budget, tune, tune_alpha
 
 _HOMES = {
     "cascader.cascade": ("Alpha", "Cascade", "Fusion"),
-    "cascader.datasets": ("Split", "load_dataset", "open_graph", "read_graph", "write_graph"),
+    "cascader.datasets": (
+        "Split",
+        "graph_from_frames",
+        "load_dataset",
+        "open_graph",
+        "read_graph",
+        "to_frame",
+        "write_graph",
+    ),
     "cascader.errors": (
         "CascaderError",
         "DataError",
@@ -53,7 +61,7 @@ _HOMES = {
     "cascader.models.language": ("CrossEncoder", "DualEncoder"),
     "cascader.predictions": ("Prediction", "Verdict"),
     "cascader.pruning": ("ConformalTopK", "DynamicTopK", "StaticTopK", "ThriftyTopK", "TopK"),
-    "cascader.runs": ("Run", "load_run"),
+    "cascader.runs": ("Run", "load_run", "save_run"),
     "cascader.scorer": ("Scorer",),
     "cascader.tuning": ("Budget", "tune", "tune_alpha"),
 }
@@ -99,10 +107,13 @@ __all__ = [
     "__version__",
     "compare",
     "evaluate",
+    "graph_from_frames",
     "load_dataset",
     "load_run",
     "open_graph",
     "read_graph",
+    "save_run",
+    "to_frame",
     "tune",
     "tune_alpha",
     "write_graph",

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 
 class CascaderError(Exception):
-    """The root of all errors that a user can do something about."""
+    """The root of all errors that a user can do something about.
+
+    >>> from cascader import CascaderError, TopK
+    >>> try:
+    ...     TopK(0)
+    ... except CascaderError as error:
+    ...     print(error)
+    k is 0, expected a whole number, at least 1 candidate.
+    """
 
 
 class DataError(CascaderError):

@@ -11,7 +11,7 @@ import numpy as np
 
 from cascader.calibration import Calibration, calibrate, hash_of_cascade, load_calibration, save_calibration
 from cascader.cascade import Cascade, TopK
-from cascader.datasets import Split, read_graph, write_graph
+from cascader.datasets import Frame, Split, read_graph, triples_of, write_graph
 from cascader.engines import Call, Engine
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side
@@ -56,7 +56,20 @@ READING_TIERS = ("cross",)
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, as it stands in its folder."""
+    """A finished run, as it stands in its folder.
+
+    >>> import tempfile
+    >>> from cascader import ComplEx, KnowledgeGraph, load_run, save_run
+    >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
+    >>> kg = KnowledgeGraph.from_triples(facts[1:14], valid=facts[14:])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = save_run(f"{folder}/mine", kg, {"kge": ComplEx(dim=4, epochs=2).fit(kg)})
+    ...     run = load_run(f"{folder}/mine")
+    ...     answers = run.predict("drug 0", "treats", side="tail", top=1)
+    ...     verdicts = run.classify([("drug 0", "treats", "disease 0")])
+    >>> [answer.rank for answer in answers], verdicts[0].is_known
+    ([1], False)
+    """
 
     folder: Path
     kg: KnowledgeGraph
@@ -125,10 +138,14 @@ class Run:
         cascade = about_new(answering.cascade, self.tiers, [entity], self.kg)
         return Answering(self.kg, cascade, None, new=(entity,))
 
-    def classify(self, triples: Sequence[tuple[str, str, str]]) -> list[Verdict]:
-        """Whether triples, by id or name, are true: `run.classify([("aspirin", "treats", "fever")])[0].is_true`."""
+    def classify(self, triples: Sequence[tuple[str, str, str]] | Frame) -> list[Verdict]:
+        """Whether triples, by id or name, are true: `run.classify([("aspirin", "treats", "fever")])[0].is_true`.
+
+        They may come as a data frame with the columns head, relation and tail.
+        """
         kg = self.kg
-        indices = [(kg.entity_index(h), kg.relation_index(r), kg.entity_index(t)) for h, r, t in triples]
+        rows = triples_of(triples) if hasattr(triples, "columns") else triples
+        indices = [(kg.entity_index(h), kg.relation_index(r), kg.entity_index(t)) for h, r, t in rows]
         return self.judging(self._answering).classify(np.array(indices, dtype=np.int32).reshape(-1, 3))
 
     @cached_property
@@ -272,8 +289,33 @@ def is_finished(folder: Path) -> bool:
     return (folder / "run.json").exists()
 
 
+def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Any]) -> Run:
+    """Keep a graph and models that were fitted to it as a run in a new folder; tiers go by the names in `TIERS`.
+
+    >>> import tempfile
+    >>> from cascader import ComplEx, KnowledgeGraph, save_run
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = save_run(f"{folder}/mine", kg, {"kge": ComplEx(dim=4, epochs=2).fit(kg)})
+    ...     [answer.rank for answer in run.predict("aspirin", "treats", top=2)]
+    [1, 2]
+    """
+    folder = Path(folder)
+    unknown = [tier for tier in tiers if tier not in TIERS]
+    if unknown or not tiers:
+        found = f"there is no tier {unknown[0]!r}" if unknown else "a run needs a tier"
+        raise SettingsError(f"{found}. Name them among: {', '.join(TIERS)}.")
+    if is_finished(folder):
+        raise SettingsError(f"{folder} holds a finished run already. Name another folder.")
+    keep_graph(folder, kg)
+    for tier, model in tiers.items():
+        keep_tier(folder, tier, model)
+    finish_run(folder, kg, preset="none")
+    return load_run(folder)
+
+
 def load_run(folder: str | Path) -> Run:
-    """Load a run from its folder alone."""
+    """Load a run from its folder alone: `load_run("runs/mine").predict("aspirin", "treats")`."""
     folder = Path(folder)
     if not is_finished(folder):
         raise DataError(f"{folder} holds no finished run. Make one with: cascader fit GRAPH --out {folder}")

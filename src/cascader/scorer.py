@@ -8,7 +8,25 @@ from cascader.graph import Candidates, FloatArray, Queries
 class Scorer(Protocol):
     """Scores answers to questions: numpy in, numpy out, float32, higher is better.
 
-    The same question gets the same scores alone and in a block, from `score_all` and from `score`.
+    The same question gets the same scores alone and in a block, from `score_all` and from `score`. A class of your
+    own needs these two methods and no base class, and is then a tier like any other:
+
+    >>> import numpy as np
+    >>> from cascader import Cascade, KnowledgeGraph
+    >>> class ByName:
+    ...     "Likes entities whose names stand early in the alphabet."
+    ...
+    ...     def __init__(self, kg):
+    ...         self.scores = np.array([-ord(entity.name[0]) for entity in kg.entities], dtype=np.float32)
+    ...
+    ...     def score_all(self, queries):
+    ...         return np.tile(self.scores, (len(queries), 1))
+    ...
+    ...     def score(self, queries, candidates):
+    ...         return self.scores[candidates.ids]
+    >>> kg = KnowledgeGraph.from_triples([("cat", "is a", "animal"), ("bee", "is a", "animal")])
+    >>> Cascade(ByName(kg)).score_all(kg.query("cat", "is a")).tolist()  # cat, animal, bee
+    [[-99.0, -97.0, -98.0]]
     """
 
     def score_all(self, queries: Queries) -> FloatArray:

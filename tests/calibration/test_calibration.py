@@ -1,6 +1,7 @@
 """Probabilities that follow the score, are near the truth, and come back from a file."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -61,6 +62,45 @@ def test_probabilities_are_nearer_to_the_truth_than_shares_and_hold_on_other_que
     probabilities = calibration.probabilities(asked, scores, is_known)[~is_known]
     assert probabilities.sum() == pytest.approx(is_gold.sum(), rel=0.05)
     assert expected_calibration_error(probabilities, is_gold[~is_known]) < 0.02
+
+
+def test_the_errors_are_those_of_the_bins_on_half_of_the_questions(kg):
+    found = calibrate(Cascade(Noisy(kg)), kg).reliability
+    assert found.questions == sum(np.sum(questions(kg, "valid").predicts_tail == side) // 2 for side in (True, False))
+    for bins, error in ((found.before, found.error_before), (found.after, found.error_after)):
+        assert sum(each.answers for each in bins) == found.answers
+        assert sum(each.answers * each.found for each in bins) == pytest.approx(found.golds)
+        distances = [each.answers * abs(each.predicted - each.found) for each in bins]
+        assert sum(distances) / found.answers == pytest.approx(error)
+
+
+def test_what_judges_the_probabilities_has_not_taught_them(kg, monkeypatch):
+    """Whatever the judged half of the questions says, the curve that is judged, and its kind, stay as they are."""
+    from cascader.calibration import fitting
+
+    judged = []
+
+    def remembered(curve, answers, judge=fitting._judged):
+        judged.append((curve, answers))
+        return judge(curve, answers)
+
+    monkeypatch.setattr(fitting, "_judged", remembered)
+    calibrate(Cascade(Noisy(kg)), kg)
+    before = list(judged)
+    answers_of = fitting._answers
+
+    def with_others_judged(*arguments):
+        found = answers_of(*arguments)
+        for _, others in before:
+            for other in others:
+                place = next(i for i, each in enumerate(found) if np.array_equal(each.evidence, other.evidence))
+                found[place] = replace(found[place], is_gold=~found[place].is_gold)
+        return found
+
+    monkeypatch.setattr(fitting, "_answers", with_others_judged)
+    judged.clear()
+    calibrate(Cascade(Noisy(kg)), kg)
+    assert [curve for curve, _ in judged] == [curve for curve, _ in before]
 
 
 def test_levels_and_scales_of_questions_do_not_matter():
@@ -138,8 +178,15 @@ class TestKeeping:
 
     def test_another_format_is_refused(self, tmp_path):
         (tmp_path / "calibration.json").write_text('{"format": 9}')
-        with pytest.raises(DataError, match="is of format 9, expected 1"):
+        with pytest.raises(DataError, match="is of format 9, expected 2"):
             load_calibration(tmp_path, {})
+
+    def test_what_an_earlier_version_wrote_is_made_anew(self, kg, tmp_path):
+        (tmp_path / "calibration.json").write_text('{"format": 1, "calibrations": [{"identity": {"kge": "1"}}]}')
+        assert load_calibration(tmp_path, {"kge": "1"}) is None
+        made = calibrate(Cascade(Noisy(kg)), kg)
+        save_calibration(made, tmp_path, {"kge": "1"})
+        assert load_calibration(tmp_path, {"kge": "1"}) == made
 
     def test_other_weights_and_pruners_make_another_cascade(self, kg):
         first = Noisy(kg)

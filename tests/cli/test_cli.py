@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from functools import partial
@@ -45,6 +46,40 @@ def test_every_command_explains_itself_with_an_example(run, words):
     code, out, _ = run(*words, "--help")
     assert code == 0
     assert f"Example: cascader {' '.join(words)}" in " ".join(out.split())
+
+
+def example_of(run, words):
+    """The command that a help text shows: its paragraph behind "Example:"."""
+    _, out, _ = run(*words, "--help")
+    paragraphs = (" ".join(paragraph.split()) for paragraph in out.split("\n\n"))
+    (found,) = (each.removeprefix("Example: ") for each in paragraphs if each.startswith("Example: "))
+    return shlex.split(found)
+
+
+@pytest.fixture(scope="module")
+def as_after_the_demo(tmp_path_factory):
+    """A folder with what `cascader demo` leaves behind, made in seconds: one tier, hardly trained."""
+    folder = tmp_path_factory.mktemp("demo")
+    try:
+        kg = cascader.load_dataset("wordnet")
+    except cascader.MissingExtraError as error:
+        pytest.skip(str(error))
+    cascader.save_run(folder / "runs" / "demo", kg, {"kge": cascader.ComplEx(dim=4, epochs=1).fit(kg)})
+    floor = cascader.Frequency().fit(kg)
+    cascader.evaluate(floor, kg).save(folder / "runs" / "results" / "wordnet")
+    for name in ("frequency", "cascade"):
+        cascader.evaluate(floor, kg, name=name).save(folder / "runs" / "demo" / "results")
+    return folder
+
+
+@pytest.mark.parametrize("words", [words for words in commands() if words not in (["demo"], ["fit"])], ids=" ".join)
+def test_the_example_of_a_command_works_as_it_stands(run, words, as_after_the_demo, monkeypatch):
+    monkeypatch.chdir(as_after_the_demo)
+    name, *example = example_of(run, words)
+    assert (name, example[: len(words)]) == ("cascader", words)
+    code, out, err = run(*example)
+    assert (code, err) == (0, "")
+    assert out
 
 
 def test_list_shows_all_names(run):

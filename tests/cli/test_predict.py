@@ -3,6 +3,7 @@
 import json
 import sys
 
+import pandas
 import pytest
 
 import cascader
@@ -197,3 +198,12 @@ class TestInPython:
         assert isinstance(verdict, cascader.Verdict)
         assert verdict.is_known
         assert loaded.classify([]) == []
+
+    def test_triples_may_come_as_a_frame_and_answers_become_one(self, drugs):
+        loaded = cascader.load_run(drugs)
+        triples = pandas.DataFrame({"tail": ["x3", "x4"], "head": "aspirin", "relation": "treats"})
+        verdicts = loaded.classify(triples)
+        assert verdicts == loaded.classify([("aspirin", "treats", "x3"), ("aspirin", "treats", "x4")])
+        frame = cascader.to_frame(loaded.predict("aspirin", "treats", top=3, with_known=True))
+        assert frame["rank"].tolist() == [1, 2, 3]
+        assert set(frame["head"]) == {"d0"}

@@ -2,8 +2,10 @@
 
 from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 
+from cascader.calibration import calibrate
 from cascader.cascade import Cascade, TopK
 from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph
@@ -12,7 +14,7 @@ from cascader.models.embeddings import ComplEx
 from cascader.models.language import CrossEncoder
 from cascader.report import analyse
 from cascader.score_store import StoredScorer
-from cascader.tuning import tune
+from cascader.tuning import halves_of_valid, tune
 from tests.evaluation.test_evaluate import random_graph
 
 EVIL = "<script>alert(1)</script> $x$ & ümlaut"
@@ -51,7 +53,15 @@ def material(kg, tiers):
         name: {**tiers[name].about(), "parameters": tiers[name].parameter_count, "bytes": 1000}
         for name in ("kge", "cross")
     }
-    return {"kg": kg, "scorers": scorers, "tuned": tuned, "evaluations": evaluations, "models": models}
+    calibration = calibrate(tuned.best, kg, np.concatenate(halves_of_valid(kg, seed=0)))
+    return {
+        "kg": kg,
+        "scorers": scorers,
+        "tuned": tuned,
+        "evaluations": evaluations,
+        "models": models,
+        "calibration": calibration,
+    }
 
 
 @pytest.fixture(scope="session")

@@ -175,6 +175,23 @@ def test_chance_alone_leaves_most_conformal_shares_within_its_limits():
     assert _by_chance(0.95, count, calibrated=4) == (1.0, 1.0)
 
 
+def test_the_reliability_is_that_of_the_calibration_with_every_answer_in_a_bin(analyses, material):
+    found, seen = analyses["reliability"], material["calibration"].reliability
+    assert found["error_after"] == pytest.approx(seen.error_after, abs=1e-6)
+    assert found["error_before"] == pytest.approx(seen.error_before, abs=1e-6)
+    for way in ("before", "after"):
+        assert sum(each["answers"] for each in found[way]) == found["answers"] == seen.answers
+        assert sum(each["golds"] for each in found[way]) == found["golds"] == seen.golds
+        predicted = [each["predicted"] for each in found[way]]
+        assert predicted == sorted(predicted)
+        assert all(each["interval"][0] <= each["found"] <= each["interval"][1] for each in found[way])
+
+
+def test_without_probabilities_their_reliability_is_left_out(material):
+    found = analyse(**{**material, "calibration": None})
+    assert "No probabilities" in found["reliability"]["left_out"]
+
+
 def test_slices_are_those_of_the_cascade_by_name(analyses, kg):
     found = analyses["slices"]
     assert found["evaluation"] == "cascade"

@@ -89,7 +89,18 @@ def test_every_figure_has_a_title_and_a_caption(page):
 def test_the_contents_lead_to_every_section(page):
     links = [attributes["href"].removeprefix("#") for attributes in page.named("a")]
     assert links == [attributes["id"] for attributes in page.named("section")]
-    assert len(links) == 10
+    assert len(links) == 11
+
+
+def test_the_reliability_diagram_has_its_diagonal_its_counts_and_its_errors(analyses, html):
+    start = html.index('<section id="reliability">')
+    section = html[start : html.index("</section>", start)]
+    assert "Are the probabilities right?" in section
+    assert "as it should be" in section
+    assert "answers a mark" in section
+    for name in ("error_before", "error_after"):
+        assert f"{analyses['reliability'][name]:.3f}" in section
+    assert section.count("<tr>") == 1 + len(analyses["reliability"]["after"])
 
 
 def test_the_same_numbers_give_the_same_bytes(analyses, html, tmp_path):

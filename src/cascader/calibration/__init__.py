@@ -5,9 +5,10 @@ from cascader.calibration.curves import Curve
 from cascader.calibration.evidence import evidence
 from cascader.calibration.fitting import calibrate
 from cascader.calibration.keeping import hash_of_cascade, load_calibration, save_calibration
-from cascader.calibration.reliability import Reliability, expected_calibration_error
+from cascader.calibration.reliability import Bin, Reliability, expected_calibration_error
 
 __all__ = [
+    "Bin",
     "Calibration",
     "Curve",
     "Reliability",

@@ -41,8 +41,8 @@ class _Answers:
 def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = None, *, seed: int = 0) -> Calibration:
     """Fit a curve for each side on valid, or on those of its `triples`.
 
-    Golds are true; whatever else is in neither train nor valid counts as false. The kind of curve is chosen, and its
-    error measured, on half of the questions; then it is fitted to all of them.
+    Golds are true; whatever else is in neither train nor valid counts as false. Half of the questions choose the kind
+    of curve and fit it, the others tell its error; then it is fitted to all of them.
     """
     triples = kg.valid if triples is None else triples
     if len(triples) == 0:
@@ -54,29 +54,44 @@ def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = No
     curves, judged = {}, []
     for predicts_tail in (False, True):
         own = draw.permutation(np.flatnonzero(questions.predicts_tail == predicts_tail))
-        curve, shares, probabilities, is_gold = _fitted([answers[place] for place in own])
-        curves[predicts_tail] = curve
-        judged.append((shares, probabilities, is_gold))
-    reliability = Reliability.of(*(np.concatenate(column) for column in zip(*judged, strict=True)))
+        learning, checking = _halves([answers[place] for place in own])
+        fit = _chosen_fit(learning)
+        judged.append(_judged(_fitted(fit, learning), checking))
+        curves[predicts_tail] = _fitted(fit, [answers[place] for place in own])
+    shares, probabilities, is_gold, question_counts = zip(*judged, strict=True)
+    reliability = Reliability.of(
+        np.concatenate(shares), np.concatenate(probabilities), np.concatenate(is_gold), sum(question_counts)
+    )
     return Calibration(curves[False], curves[True], reliability)
 
 
-def _fitted(answers: list[_Answers]) -> tuple[Curve, FloatArray, FloatArray, BoolArray]:
-    """The curve for all questions; and shares, probabilities and golds of the half that it was judged on."""
+def _halves(answers: list[_Answers]) -> tuple[list[_Answers], list[_Answers]]:
+    """Questions to learn from, and others; a single question has to be both."""
     middle = (len(answers) + 1) // 2
-    learning = _Answers.joined(answers[:middle])
-    checking = _Answers.joined(answers[middle:] or answers)  # of a single question, twice the same
+    return answers[:middle], answers[middle:] or answers
+
+
+def _chosen_fit(answers: list[_Answers]) -> _Fit:
+    """The kind of curve that, fitted to half of the questions, is least surprised by the others."""
+    learning, checking = _halves(answers)
+    seen = _Answers.joined(checking)
 
     def loss(fit: _Fit) -> float:
-        curve = fit(learning.evidence, learning.is_gold, learning.counts)
-        return log_loss(curve.probabilities(checking.evidence), checking.is_gold, checking.counts)
+        return log_loss(_fitted(fit, learning).probabilities(seen.evidence), seen.is_gold, seen.counts)
 
-    fit = min((fit_logistic, _fit_isotonic), key=loss)
-    seen = checking.evidence[checking.is_top]
-    probabilities = fit(learning.evidence, learning.is_gold, learning.counts).probabilities(seen)
-    everyone = _Answers.joined(answers)
-    curve = fit(everyone.evidence, everyone.is_gold, everyone.counts)
-    return curve, np.exp(seen[:, 0]), probabilities, checking.is_gold[checking.is_top]
+    return min((fit_logistic, _fit_isotonic), key=loss)
+
+
+def _fitted(fit: _Fit, answers: list[_Answers]) -> Curve:
+    seen = _Answers.joined(answers)
+    return fit(seen.evidence, seen.is_gold, seen.counts)
+
+
+def _judged(curve: Curve, answers: list[_Answers]) -> tuple[FloatArray, FloatArray, BoolArray, int]:
+    """Shares, probabilities and golds of the best answers, (answers,) each; and of how many questions they are."""
+    seen = _Answers.joined(answers)
+    top = seen.evidence[seen.is_top]
+    return np.exp(top[:, 0]), curve.probabilities(top), seen.is_gold[seen.is_top], len(answers)
 
 
 def _fit_isotonic(evidence: FloatArray, is_gold: BoolArray, counts: FloatArray) -> Curve:

@@ -12,7 +12,9 @@ from cascader.errors import DataError
 from cascader.storage import read_json, write_json
 from cascader.tuning import described
 
-FORMAT = 1
+FORMAT = 2
+#: Formats of earlier versions: they say less of the reliability, so that calibrations are made anew.
+_EARLIER = (1,)
 FILE = "calibration.json"
 
 
@@ -42,6 +44,8 @@ def _saved(folder: Path) -> list[dict[str, Any]]:
     if not (folder / FILE).exists():
         return []
     content = read_json(folder / FILE)
+    if content.get("format") in _EARLIER:
+        return []
     if content.get("format") != FORMAT:
         raise DataError(
             f"{folder / FILE} is of format {content.get('format')!r}, expected {FORMAT}. It was written by another "

@@ -21,6 +21,11 @@ class Alpha:
     """The weight of the earlier tiers, by the side that is asked for; the later tier has the rest.
 
     `relations` gives some relations, by index, weights of their own: (head, tail).
+
+    >>> Alpha.of(0.7)  # one for all, as in the paper
+    Alpha(head=0.7, tail=0.7, relations={})
+    >>> Alpha(head=0.9, tail=0.5).per_query(Queries(np.zeros(1, int), np.zeros(1, int), np.array([True]))).tolist()
+    [0.5]
     """
 
     head: float
@@ -60,7 +65,11 @@ class Alpha:
 
 @dataclass(frozen=True)
 class Fusion:
-    """How the scores of two tiers come together."""
+    """How the scores of two tiers come together.
+
+    >>> Fusion("standardised", tail="left")  # mean 0 and deviation 1 a question; the pruned keep their scores
+    Fusion(scale='standardised', tail='left')
+    """
 
     scale: Scale = "raw"
     tail: PrunedTail = "below"

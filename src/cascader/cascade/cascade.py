@@ -36,6 +36,15 @@ class Cascade:
     `Cascade(first).then(second, alpha=0.7)` is the paper's additive ensemble (Eq. 1). With `keep`, a tier is only ever
     asked about the candidates that the pruner lets through (Eq. 2); what is `known` never takes a place there. A
     cascade never changes: `then` returns a new one.
+
+    >>> from cascader import Cascade, ComplEx, Frequency, KnowledgeGraph, TopK
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
+    >>> kge = ComplEx(dim=4, epochs=2).fit(kg)
+    >>> cascade = Cascade(kge).then(Frequency().fit(kg), alpha=0.5, keep=TopK(2), name="frequency")
+    >>> for step in cascade.steps(kg.query("aspirin", "treats")):
+    ...     print(step.tier, step.calls)  # how many scores each tier had to give
+    complex 4
+    frequency 2
     """
 
     def __init__(

@@ -15,7 +15,9 @@ from cascader.errors import CascaderError
 app = typer.Typer(
     name="cascader",
     help="Complete a knowledge graph: ask (aspirin, treats, ?) and get every entity ranked.",
-    epilog="Start with: cascader demo",
+    epilog="Start with: cascader demo. A run is a folder that `cascader fit` has made; a tier is one of the models in "
+    "it, and its cascade asks them one after the other. Train, valid and test are the triples that models learn from, "
+    "that settings are chosen on, and that figures are measured on.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -29,7 +31,11 @@ app.command()(predicting.classify)
 app.command()(describing.describe)
 app.command()(reporting.report)
 app.command()(evaluations.baseline)
-app.command()(evaluations.compare)
+# \b: an example that is to be copied stays on one line.
+app.command(
+    epilog="\b\nExample: cascader compare runs/demo/results/frequency.json runs/demo/results/cascade.json\n\n"
+    "`cascader demo` makes both."
+)(evaluations.compare)
 app.command()(evaluations.table)
 app.command()(demonstrating.demo)
 

@@ -14,7 +14,12 @@ from cascader.errors import DataError
 from cascader.evaluation import relation_kinds
 from cascader.graph import KnowledgeGraph
 
-app = typer.Typer(help="List, show, check and convert graphs.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List, show, check and convert graphs.",
+    epilog="Start with: cascader data list",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 _COUNTS = ("entities", "relations", "train", "valid", "test")
 
@@ -37,7 +42,7 @@ def _at_hand(name: str) -> str:
         return "damaged"
 
 
-@app.command(epilog="Example: cascader data show codex-s")
+@app.command(epilog="Example: cascader data show wordnet")
 def show(
     graph: NameOrPath,
     entities: EntityTable = None,
@@ -61,7 +66,7 @@ def show(
     _say_examples(kg)
 
 
-@app.command(epilog="Example: cascader data check my-graph.tsv --entities my-entities.tsv")
+@app.command(epilog="Example: cascader data check wordnet")
 def check(
     path: NameOrPath,
     entities: EntityTable = None,
@@ -71,7 +76,10 @@ def check(
     seed: Seed = Split.seed,
     unseen: Unseen = Split.unseen_entities,
 ) -> None:
-    """Check a graph of your own: read all of it, count it, and say what is missing, odd or leaking."""
+    """Check a graph, your own above all: read all of it, count it, and say what is missing or odd, or given away.
+
+    A file of triples is enough: head, relation and tail in three columns, by tabs (my-graph.tsv).
+    """
     kg = open_named(path, entities, relations, Split(valid, test, seed, unseen))
     _say_counts(kg)
     found = findings(kg)
@@ -80,7 +88,7 @@ def check(
     say("The graph can be used." + ("" if found else " Nothing odd was found."))
 
 
-@app.command(epilog="Example: cascader data convert my-graph.ttl --to parquet --out my-graph/")
+@app.command(epilog="Example: cascader data convert wordnet --to csv --out wordnet-csv")
 def convert(
     graph: NameOrPath,
     to: Annotated[Format, typer.Option("--to", help="The format to write.")],

@@ -49,7 +49,7 @@ def demo(
     _say_answers(run)
     say("5. The report, with every figure and chart: cascader report")
     report(out)
-    say(f'Done in {time.perf_counter() - started:.0f} s. Try next: cascader predict {out} seine "part of" --why')
+    say(f'Done in {time.perf_counter() - started:.0f} s. Try next: cascader predict {out} Germany "has the part" --why')
 
 
 def _measured(run: "Run") -> list[Evaluation]:

@@ -15,7 +15,9 @@ _CANDIDATES = 4
 def describe(run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")]) -> None:
     """Say what each tier of a run is: parameters, speed on this machine, size on disk, and how it was trained.
 
-    Example: cascader describe runs/wordnet/complex-quick
+    Example: cascader describe runs/demo
+
+    `cascader demo` makes that run.
     """
     from cascader.runs import load_run, tier_folder
 

@@ -17,7 +17,9 @@ from cascader.graph import SplitName
 from cascader.models import Frequency
 
 OutOption = Annotated[Path, typer.Option("--out", help="The folder that gets <graph>/frequency.json and its ranks.")]
-SplitOption = Annotated[SplitName, typer.Option("--split", help="The triples to ask for.")]
+SplitOption = Annotated[
+    SplitName, typer.Option("--split", help="The triples to ask for; settings and weights were chosen on valid.")
+]
 EvaluationArgument = Annotated[Path, typer.Argument(help="An evaluation's .json, with its .ranks.parquet beside it.")]
 
 
@@ -34,7 +36,7 @@ def baseline(
 ) -> None:
     """Measure the floor: how well the most frequent answers do, with no model at all.
 
-    Example: cascader baseline codex-s
+    Example: cascader baseline wordnet
     """
     kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
     evaluation = evaluate(Frequency().fit(kg), kg, split)
@@ -46,9 +48,11 @@ def baseline(
 def table(
     folder: Annotated[Path, typer.Argument(help="A folder with a folder of results for each graph.")] = Path("results"),
 ) -> None:
-    """Print all kept results as Markdown, with the paper's figures beside ours.
+    """Print all results that were written to a folder as Markdown, with the paper's figures beside them.
 
-    Example: cascader table results
+    Example: cascader table runs/results
+
+    That is where `cascader baseline` writes to.
     """
     typer.echo(results_table(folder), nl=False)
 
@@ -58,10 +62,7 @@ def compare(
     second: EvaluationArgument,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """Compare two evaluations of the same queries: figures, intervals, and whether the difference is chance.
-
-    Example: cascader compare results/codex-s/kge-complex.json results/codex-s/cascade.json
-    """
+    """Compare two evaluations of the same queries: figures, intervals, and whether the difference is chance."""
     comparison = compare_evaluations(Evaluation.load(first), Evaluation.load(second))
     if as_json:
         typer.echo(json.dumps(comparison.as_dict(), indent=2))

@@ -23,15 +23,22 @@ SecondsOption = Annotated[
     float | None,
     typer.Option("--seconds", help="How long answering may take in all; the best cascade that fits is taken."),
 ]
-PairsOption = Annotated[int | None, typer.Option("--pairs", help="How many pairs may be read in all, likewise.")]
-ProcessesOption = Annotated[int, typer.Option("--processes", help="Processes that read pairs at the same time.")]
+PairsOption = Annotated[
+    int | None,
+    typer.Option("--pairs", help="How many pairs, a question with a candidate, may be read in all, likewise."),
+]
+ProcessesOption = Annotated[int, typer.Option("--processes", help="Processes that read texts at the same time.")]
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")],
     tiers: Annotated[
         str,
-        typer.Option("--tiers", help="Tiers to measure, several being added up. [default: the tuned cascade]"),
+        typer.Option(
+            "--tiers",
+            help="Tiers to measure, added up: kge (the embedding), dual, cross (the language models). [default: the "
+            "tuned cascade]",
+        ),
     ] = "",
     beside: Annotated[
         Path | None, typer.Option("--with", help="A second run: its first tier is added to this one's.")
@@ -41,7 +48,7 @@ def evaluate(
     pairs: PairsOption = None,
     processes: ProcessesOption = 1,
     top: Annotated[
-        int, typer.Option("--top", help="With --tiers: how many candidates a cross encoder gets to read.")
+        int, typer.Option("--top", help="With --tiers: how many candidates of a question the tier cross gets to read.")
     ] = 100,
     out: Annotated[
         Path | None, typer.Option("--out", help="The folder for the results. [default: RUN/results]")
@@ -50,9 +57,11 @@ def evaluate(
         str, typer.Option("--name", help="What the results are called. [default: by tiers and models]")
     ] = "",
 ) -> None:
-    """Measure a run on valid or test, and write the figures and every rank; valid has chosen all weights.
+    """Measure a run: ask for head and tail of every triple of test, and write the figures and every rank.
 
-    Example: cascader evaluate runs/wordnet/complex-quick
+    Example: cascader evaluate runs/demo
+
+    `cascader demo` makes that run.
     """
     from cascader.engines import LocalEngine
     from cascader.runs import load_run

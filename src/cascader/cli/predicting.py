@@ -55,7 +55,9 @@ def predict(
 
     A probability holds for questions that have an answer which the graph lacks: it is learnt on such.
 
-    Example: cascader predict runs/wordnet/complex-quick ENTITY RELATION --top 5
+    Example: cascader predict runs/demo Germany "has the part" --why
+
+    `cascader demo` makes that run.
     """
     from cascader.predictions import entity_of
     from cascader.runs import load_run
@@ -91,14 +93,16 @@ def predict(
 
 def classify(
     run: RunArgument,
-    file: Annotated[Path, typer.Argument(help="Triples by id or name: head, relation, tail.")],
+    file: Annotated[Path, typer.Argument(help="A table of triples by id or name: head, relation, tail.")],
     form: FormatOption = None,
     out: OutFileOption = None,
     keep_going: KeepGoingOption = False,
 ) -> None:
-    """Say which triples are true, each with its probability; valid has chosen from which probability on.
+    """Say which triples are true, each with its probability; from which one on, was chosen on triples held back.
 
-    Example: cascader classify runs/wordnet/complex-quick triples.tsv
+    Example: cascader classify runs/demo runs/demo/graph/test.parquet
+
+    `cascader demo` makes that run.
     """
     import numpy as np
 

@@ -12,11 +12,13 @@ from cascader.evaluation import Evaluation
 def report(
     run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")],
     out: Annotated[Path | None, typer.Option("--out", help="The folder for the report. [default: RUN/report]")] = None,
-    processes: Annotated[int, typer.Option("--processes", help="Processes that read pairs at the same time.")] = 1,
+    processes: Annotated[int, typer.Option("--processes", help="Processes that read texts at the same time.")] = 1,
 ) -> None:
     """Write one page about a run: figures, what accuracy costs, what each tier adds, and where it fails.
 
-    Example: cascader report runs/wordnet/complex-quick
+    Example: cascader report runs/demo
+
+    `cascader demo` makes that run.
     """
     from cascader.engines import LocalEngine
     from cascader.report import about_tiers, analyse, write_report
@@ -26,6 +28,9 @@ def report(
     evaluations = [Evaluation.load(path) for path in sorted((run / "results").glob("*.json"))]
     with LocalEngine(processes) as engine:
         tuned = loaded.tuned(engine) if len(loaded.kg.valid) else None
-        analyses = analyse(loaded.kg, loaded.scorers(engine), tuned, evaluations, about_tiers(loaded))
+        calibration = loaded.answering(engine=engine).calibration
+        analyses = analyse(
+            loaded.kg, loaded.scorers(engine), tuned, evaluations, about_tiers(loaded), calibration=calibration
+        )
     page = write_report(out or run / "report", analyses)
     say(f"Written to {page} and {page.with_suffix('.json')}.")

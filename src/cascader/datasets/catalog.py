@@ -171,7 +171,13 @@ CATALOG = {
 
 
 def load_dataset(name: str) -> KnowledgeGraph:
-    """Load a graph of the catalog, downloading and checking its files where they are not at hand."""
+    """Load a graph of the catalog, downloading and checking its files where they are not at hand.
+
+    `load_dataset("codex-s")`; all that there are:
+
+    >>> list(CATALOG)
+    ['wordnet', 'repodb', 'codex-s', 'codex-m', 'fb15k-237', 'wn18rr']
+    """
     dataset = CATALOG.get(name.lower())
     if dataset is None:
         raise DataError(f"there is no dataset {name!r}. Choose one of: {', '.join(CATALOG)}.")

@@ -2,6 +2,7 @@
 
 import logging
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -35,6 +36,14 @@ def read_graph(
 
     A folder holds `train`, `valid` and `test`, or `triples` in one piece, and optionally `entities` and `relations`,
     as .tsv, .txt, .csv, .parquet, .nt or .ttl. What comes in one piece is split as `split` says.
+
+    >>> import tempfile
+    >>> from cascader import write_graph
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "pain")])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_graph(kg, f"{folder}/drugs")
+    ...     read_graph(path, split=Split(valid=0, test=0))
+    KnowledgeGraph('drugs', 3 entities, 1 relation, 2/0/0 triples)
     """
     path = Path(path)
     named = {"entities": entities, "relations": relations}
@@ -75,13 +84,21 @@ def _inner(folder: Path) -> Path:
 
 
 def _read(layout: Layout, how: Split, name: str) -> KnowledgeGraph:
-    entities = _Index("entity", layout.entities)
-    relations = _Index("relation", layout.relations)
-    parts = [
-        _Part(role, read_statements(path, entities.texts, relations.texts), entities, relations)
+    entities = Index.of_file("entity", layout.entities)
+    relations = Index.of_file("relation", layout.relations)
+    statements = {
+        role: read_statements(path, entities.texts, relations.texts)
         for role in ("train", "valid", "test", "triples")
         if (path := getattr(layout, role)) is not None
-    ]
+    }
+    return assembled(statements, entities, relations, how, name)
+
+
+def assembled(
+    statements: Mapping[str, Statements], entities: "Index", relations: "Index", how: Split, name: str
+) -> KnowledgeGraph:
+    """The graph of all that was read: statements by role, which are train, valid and test, or triples in one piece."""
+    parts = [_Part(role, stated, entities, relations) for role, stated in statements.items()]
     _check_no_overlap(parts, len(entities.ids), len(relations.ids))
     train, valid, test = _three({part.role: part.distinct() for part in parts}, how)
     return KnowledgeGraph(
@@ -94,17 +111,23 @@ def _read(layout: Layout, how: Split, name: str) -> KnowledgeGraph:
     )
 
 
-class _Index:
+class Index:
     """Numbers and texts for ids: those of a table if there is one, and then no others; else by first appearance."""
 
-    def __init__(self, kind: str, table: Path | None) -> None:
+    def __init__(self, kind: str, texts: Texts, ids: Sequence[str] = (), table: str | None = None) -> None:
         self._kind = kind
-        self._table = table
-        self.texts = Texts()
-        ids = [] if table is None else read_text_table(table, self.texts)
+        self._table = table  # what errors call it; None: any id is welcome
+        self.texts = texts
         self.ids = {id_: number for number, id_ in enumerate(ids)}
 
+    @classmethod
+    def of_file(cls, kind: str, path: Path | None) -> "Index":
+        """The ids and texts of a file, if there is one."""
+        texts = Texts()
+        return cls(kind, texts) if path is None else cls(kind, texts, read_text_table(path, texts), str(path))
+
     def of(self, id_: str, row: int, statements: Statements) -> int:
+        """The number of an id that stands in a row."""
         if self._table is not None and id_ not in self.ids:
             raise DataError(
                 f"{statements.where(row)}: {self._kind} {id_!r} is not in {self._table} ({len(self.ids):,} rows). "
@@ -116,7 +139,7 @@ class _Index:
 class _Part:
     """One file's triples as numbers, and where each stands."""
 
-    def __init__(self, role: str, statements: Statements, entities: _Index, relations: _Index) -> None:
+    def __init__(self, role: str, statements: Statements, entities: Index, relations: Index) -> None:
         self.role = role
         self.where = statements.where
         self.triples = frozen_triples(

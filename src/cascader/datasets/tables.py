@@ -3,10 +3,10 @@
 import csv
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, TextIO
+from typing import IO, Any, Literal, TextIO
 
 from cascader.errors import DataError
 from cascader.storage import read_parquet
@@ -57,22 +57,26 @@ def read_table(path: Path, is_header: IsHeader) -> Table:
 
 
 def _read_parquet_table(path: Path) -> Table:
-    """A Parquet file names its columns; those that hold neither texts nor whole numbers are passed over."""
-    columns = {_column_name(name): values for name, values in read_parquet(path).items()}
+    return table_of_columns(str(path), read_parquet(path))
+
+
+def table_of_columns(label: str, columns: Mapping[str, Sequence[Any]]) -> Table:
+    """A table whose columns have names; those that hold neither texts nor whole numbers are passed over."""
     texts: dict[str, list[str]] = {}
     for name, values in columns.items():
         other = next((value for value in values if not isinstance(value, str | bytes | int | None)), None)
         if other is None and not any(isinstance(value, bool) for value in values):
-            texts[name] = [_parquet_text(f"{path}, row {row}", value) for row, value in enumerate(values, start=1)]
+            cells = [_cell_text(f"{label}, row {row}", value) for row, value in enumerate(values, start=1)]
+            texts[_column_name(name)] = cells
         else:
-            logger.warning("%s: passed over column %s, which holds no texts (%r).", path, name, other)
+            logger.warning("%s: passed over column %s, which holds no texts (%r).", label, name, other)
     rows = [list(row) for row in zip(*texts.values(), strict=True)]
     if not rows:
-        raise DataError(f"{path} has no rows of text, expected at least one.")
-    return Table(str(path), tuple(texts), rows, list(range(1, len(rows) + 1)), len(texts), ", row ")
+        raise DataError(f"{label} has no rows of text, expected at least one.")
+    return Table(label, tuple(texts), rows, list(range(1, len(rows) + 1)), len(texts), ", row ")
 
 
-def _parquet_text(where: str, value: str | bytes | int | None) -> str:
+def _cell_text(where: str, value: str | bytes | int | None) -> str:
     try:
         text = value.decode() if isinstance(value, bytes) else "" if value is None else str(value)
     except UnicodeDecodeError as error:

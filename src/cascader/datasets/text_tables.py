@@ -22,7 +22,11 @@ def read_text_table(path: Path, texts: Texts) -> list[str]:
     if path.suffix.lower() in RDF_SUFFIXES:
         read_rdf(path, texts)
         return list(dict.fromkeys([*texts.names.ids(), *texts.descriptions.ids()]))
-    table = read_table(path, _is_header)
+    return take_texts(read_table(path, _is_header), texts)
+
+
+def take_texts(table: Table, texts: Texts) -> list[str]:
+    """The same for a table that is there already."""
     columns = _columns(table)
     first_row: dict[str, int] = {}
     for row, fields in enumerate(table.rows):

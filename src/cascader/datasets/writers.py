@@ -22,7 +22,15 @@ _RELATION = ("id", "name")
 
 
 def write_graph(kg: KnowledgeGraph, folder: str | Path, to: Format = "tsv") -> Path:
-    """Write train, valid, test, entities and relations into a new folder, all of it or nothing."""
+    """Write train, valid, test, entities and relations into a new folder, all of it or nothing.
+
+    >>> import tempfile
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain")])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = write_graph(kg, f"{folder}/drugs", "csv")
+    ...     sorted(path.name for path in written.iterdir())
+    ['entities.csv', 'relations.csv', 'train.csv']
+    """
     write = {
         "tsv": _write_tsv,
         "csv": _write_csv,

@@ -21,7 +21,7 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A first and a second evaluation, and by metric how they differ."""
+    """A first and a second evaluation, and by metric how they differ: what `compare` gives."""
 
     first: Evaluation
     second: Evaluation
@@ -42,7 +42,14 @@ class Comparison:
 
 
 def compare(first: Evaluation, second: Evaluation, seed: int = 0) -> Comparison:
-    """Compare two runs query by query; both must have answered the same queries of the same graph."""
+    """Compare two runs query by query; both must have answered the same queries of the same graph.
+
+    >>> from cascader import Frequency, KnowledgeGraph, evaluate
+    >>> kg = KnowledgeGraph.from_triples([("a", "r", "b"), ("a", "r", "c")], test=[("b", "r", "c"), ("c", "r", "a")])
+    >>> once, again = (evaluate(Frequency().fit(kg), kg, name=name) for name in ("once", "again"))
+    >>> compare(once, again).differences["mrr"].value
+    0.0
+    """
     _check_same_queries(first, second)
     deltas = second.per_triple - first.per_triple  # (metrics, triples)
     found = zip(deltas.mean(axis=1).tolist(), mean_intervals(deltas, seed), paired_p_values(deltas, seed), strict=True)

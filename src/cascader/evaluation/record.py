@@ -29,6 +29,14 @@ class Evaluation:
 
     Kept as two files: `<name>.json` for people and tables, and `<name>.ranks.parquet` from which anyone can
     recompute each figure.
+
+    >>> import tempfile
+    >>> from cascader import Frequency, KnowledgeGraph, evaluate
+    >>> kg = KnowledgeGraph.from_triples([("a", "r", "b"), ("a", "r", "c")], test=[("b", "r", "c")])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = evaluate(Frequency().fit(kg), kg).save(folder)
+    ...     Evaluation.load(path).metrics.queries  # a head and a tail are asked for
+    2
     """
 
     name: str

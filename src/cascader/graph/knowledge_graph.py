@@ -21,7 +21,11 @@ SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
 
 
 class Entity(NamedTuple):
-    """A node: its id never changes, its texts are what the language models read."""
+    """A node: its id never changes, its texts are what the language models read.
+
+    >>> Entity("Q18216", "aspirin", "a medication against pain").name
+    'aspirin'
+    """
 
     id: str
     name: str
@@ -30,7 +34,11 @@ class Entity(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A kind of edge."""
+    """A kind of edge.
+
+    >>> Relation("P2175", "medical condition treated").id
+    'P2175'
+    """
 
     id: str
     name: str

@@ -9,7 +9,13 @@ from cascader.graph import Entity, Relation, Side
 
 @dataclass(frozen=True)
 class Prediction:
-    """An entity as the answer to a question."""
+    """An entity as the answer to a question.
+
+    >>> aspirin, treats, pain = Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain")
+    >>> found = Prediction(aspirin, treats, "tail", pain, rank=1, probability=0.7, score=4.2, is_known=False, trace=())
+    >>> found.name, found.triple
+    ('pain', ('d1', 'r1', 's1'))
+    """
 
     anchor: Entity
     relation: Relation
@@ -60,7 +66,12 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a triple is held for true."""
+    """Whether a triple is held for true.
+
+    >>> aspirin, treats, pain = Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain")
+    >>> Verdict(aspirin, treats, pain, probability=0.7, is_true=True, is_known=False).triple
+    ('d1', 'r1', 's1')
+    """
 
     head: Entity
     relation: Relation

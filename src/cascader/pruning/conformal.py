@@ -27,6 +27,15 @@ class ConformalTopK:
     predictions fall short (split conformal prediction). The guarantee is for triples that are drawn like those it was
     fitted on, and whose known facts are masked alike; it is an average over all of them, not a promise for each
     relation. A gold is counted as kept only if it would be however its ties were broken.
+
+    >>> from cascader import Frequency, KnowledgeGraph, Queries
+    >>> from cascader.pruning import seen_by
+    >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
+    >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
+    >>> queries, floor = Queries.from_triples(kg.valid), Frequency().fit(kg)
+    >>> pruner = ConformalTopK(coverage=0.8).fit(seen_by(floor, queries, kg.known(("train",))))
+    >>> pruner.keeps_all  # six triples to calibrate on are enough for 0.8; with too few, all candidates are kept
+    ()
     """
 
     dynamic_: DynamicTopK

@@ -23,6 +23,17 @@ class DynamicTopK:
     The prediction is a quantile regression of the gold's rank. With `features="scores"` it sees what the paper's does,
     all scores in order, and fits graphs of that size only; `"compact"` sees a few numbers about the scores, the
     relation and the side. Training knows no quantile: one network serves them all, and a higher one never keeps fewer.
+
+    >>> from cascader import Frequency, KnowledgeGraph, Queries
+    >>> from cascader.pruning import seen_by
+    >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
+    >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
+    >>> queries, floor = Queries.from_triples(kg.valid), Frequency().fit(kg)
+    >>> pruner = DynamicTopK(quantile=0.9, epochs=5).fit(seen_by(floor, queries, kg.known(("train",))))
+    >>> counts = pruner.keep(queries, floor.score_all(queries)).counts
+    >>> fewer = pruner.with_quantile(0.5).keep(queries, floor.score_all(queries)).counts
+    >>> bool((fewer <= counts).all())
+    True
     """
 
     network_: "QuantileNetwork"

@@ -15,7 +15,12 @@ from cascader.pruning.seen import Seen
 
 @dataclass(frozen=True)
 class TopK:
-    """The `k` best candidates of every query."""
+    """The `k` best candidates of every query.
+
+    >>> queries = Queries(np.zeros(1, int), np.zeros(1, int), np.ones(1, bool))
+    >>> TopK(2).keep(queries, np.array([[0.1, 0.9, 0.5]]))[0].tolist()  # of three entities
+    [1, 2]
+    """
 
     k: int
 

@@ -25,6 +25,15 @@ class ThriftyTopK:
     An equal chance for every query, as `DynamicTopK` gives it, spends most on the queries that are lost anyway. Here
     all queries have an equal price instead: a query gets candidates as long as one more raises its chance by more
     than `price_`, and the price is such that the mean comes out.
+
+    >>> from cascader import Frequency, KnowledgeGraph, Queries
+    >>> from cascader.pruning import seen_by
+    >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
+    >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
+    >>> queries, floor = Queries.from_triples(kg.valid), Frequency().fit(kg)
+    >>> pruner = ThriftyTopK(mean=3).fit(seen_by(floor, queries, kg.known(("train",))))
+    >>> bool(pruner.keep(queries, floor.score_all(queries)).counts.mean() <= 3)
+    True
     """
 
     dynamic_: DynamicTopK

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cascader.calibration import Calibration
 from cascader.cascade import Cascade, Tier, mask_known
 from cascader.evaluation import Evaluation
 from cascader.evaluation.protocol import known_splits
@@ -39,6 +40,7 @@ class Material:
     evaluations: Sequence[Evaluation]
     models: Mapping[str, Mapping[str, Any]]  # what each tier has to tell of itself
     seed: int  # the one that valid was halved with when the cascade was tuned
+    calibration: Calibration | None = None  # None: answers have no probabilities
 
     # What was tried.
 

@@ -28,7 +28,13 @@ class BestSum:
 
 
 def tune_alpha(earlier: Scorer, later: Scorer, kg: KnowledgeGraph) -> Alpha:
-    """The alpha with the best valid MRR on each side; both scorers see each valid question once."""
+    """The alpha with the best valid MRR on each side; both scorers see each valid question once.
+
+    >>> from cascader import Frequency, KnowledgeGraph
+    >>> kg = KnowledgeGraph.from_triples([("a", "r", "b"), ("a", "r", "c")], valid=[("b", "r", "c")])
+    >>> tune_alpha(Frequency().fit(kg), Frequency().fit(kg), kg).tail  # both are the same, so any weight would do
+    0.05
+    """
     if len(kg.valid) == 0:
         raise DataError(f"{kg.name} has no valid triples to choose alpha on. Give alpha yourself, or hold some back.")
     return best_sum(earlier, later, kg, Queries.from_triples(kg.valid)).alpha

@@ -15,7 +15,11 @@ _PAIRS_TO_MEASURE = 192
 
 @dataclass(frozen=True)
 class Budget:
-    """What answering may cost: `seconds` for all queries, or `pairs` that are read together; None: no matter."""
+    """What answering may cost: `seconds` for all queries, or `pairs` that are read together; None: no matter.
+
+    >>> Budget(seconds=2.5, pairs=1_000).allows(seconds=1.0, pairs=1_200)
+    False
+    """
 
     seconds: float | None = None
     pairs: int | None = None

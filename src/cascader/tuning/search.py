@@ -34,6 +34,15 @@ def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = 100, seed: int
     Tiers that score everyone are added up. A tier that has a pruner, any, reads pairs: it is asked once about the
     `read_top` best candidates of valid, and all trials look its scores up. Pruners learn from one half of valid; what
     share of the other half's golds they keep is written down.
+
+    >>> from cascader import Budget, Cascade, ComplEx, Frequency, KnowledgeGraph, tune
+    >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
+    >>> kg = KnowledgeGraph.from_triples(facts[:12], valid=facts[12:])
+    >>> tuned = tune(Cascade(ComplEx(dim=4, epochs=2).fit(kg)).then(Frequency().fit(kg), alpha=0.5), kg)
+    >>> [trial.tiers for trial in tuned.trials]
+    [('complex',), ('complex', 'frequency')]
+    >>> tuned.plan(Budget(pairs=0), query_count=10).pairs
+    0.0
     """
     if len(kg.valid) == 0:
         raise DataError(f"{kg.name} has no valid triples to tune on. Give alpha and k yourself, or hold some back.")

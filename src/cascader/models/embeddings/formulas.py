@@ -46,7 +46,13 @@ _OF_DISTANCES: dict[str, Any] = {
 
 
 class RESCAL(Embedding):
-    """hᵀ R t, with a matrix for each relation (Nickel et al., 2011)."""
+    """hᵀ R t, with a matrix for each relation (Nickel et al., 2011). The settings are those of `Recipe`.
+
+    >>> from cascader import KnowledgeGraph
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
+    >>> RESCAL(dim=4, epochs=2).fit(kg).score_all(kg.query("aspirin", "treats")).shape
+    (1, 4)
+    """
 
     name = "rescal"
     defaults: ClassVar[dict[str, Any]] = {
@@ -77,7 +83,13 @@ class RESCAL(Embedding):
 
 
 class TransE(Embedding):
-    """-‖h + r - t‖ (Bordes et al., 2013)."""
+    """-‖h + r - t‖ (Bordes et al., 2013). The settings are those of `Recipe`.
+
+    >>> from cascader import KnowledgeGraph
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
+    >>> TransE(dim=4, epochs=2, norm=1).fit(kg).score_all(kg.query("aspirin", "treats")).shape
+    (1, 4)
+    """
 
     name = "transe"
     defaults = _OF_DISTANCES
@@ -104,7 +116,13 @@ class TransE(Embedding):
 
 
 class ComplEx(Embedding):
-    """Re⟨h, r, conj(t)⟩ (Trouillon et al., 2016)."""
+    """Re⟨h, r, conj(t)⟩ (Trouillon et al., 2016). The settings are those of `Recipe`.
+
+    >>> from cascader import KnowledgeGraph
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
+    >>> ComplEx(dim=4, epochs=2, loss="k-vs-all").fit(kg).score_all(kg.query("aspirin", "treats")).shape
+    (1, 4)
+    """
 
     name = "complex"
 
@@ -136,7 +154,13 @@ class ComplEx(Embedding):
 
 
 class RotatE(Embedding):
-    """-‖h ∘ r - t‖, where r turns each complex coordinate by an angle (Sun et al., 2019)."""
+    """-‖h ∘ r - t‖, where r turns each complex coordinate by an angle (Sun et al., 2019); settings as in `Recipe`.
+
+    >>> from cascader import KnowledgeGraph
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
+    >>> RotatE(dim=4, epochs=2).fit(kg).score_all(kg.query("aspirin", "treats")).shape
+    (1, 4)
+    """
 
     name = "rotate"
     defaults = _OF_DISTANCES

@@ -41,6 +41,13 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
 
     The settings are those of `CrossRecipe`. `fit(kg, earlier=kge)` learns to tell golds from what the earlier tiers
     like best, and stops when reranking their top no longer gains on valid.
+
+    >>> from cascader import Candidates, Entity, KnowledgeGraph, Relation
+    >>> entities = Entity("d", "aspirin", "a drug against pain"), Entity("s", "pain", "a feeling that hurts")
+    >>> kg = KnowledgeGraph("drugs", entities, (Relation("r", "treats"),), [[0, 0, 1]], [], [])
+    >>> cross = CrossEncoder(split_layer=5, rounds=1).fit(kg)
+    >>> cross.score(kg.query("aspirin", "treats"), Candidates.from_lists([[1]])).shape  # pain alone is read
+    (1,)
     """
 
     name = "cross"

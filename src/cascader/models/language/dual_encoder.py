@@ -38,6 +38,12 @@ class DualEncoder(LanguageTier[DualRecipe]):
 
     The settings are those of `DualRecipe`. `fit(kg, earlier=kge)` trains for the sum with an earlier tier: it stops
     when the sum no longer gains on valid, and can take its hard negatives from there.
+
+    >>> from cascader import Entity, KnowledgeGraph, Relation
+    >>> entities = Entity("d", "aspirin", "a drug against pain"), Entity("s", "pain", "a feeling that hurts")
+    >>> kg = KnowledgeGraph("drugs", entities, (Relation("r", "treats"),), [[0, 0, 1]], [], [])
+    >>> DualEncoder(epochs=1).fit(kg).score_all(kg.query("aspirin", "treats")).shape
+    (1, 2)
     """
 
     name = "dual"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cascader.report.sections.diversity import correlations, distributions
+from cascader.report.sections.reliability import reliability
 from cascader.report.sections.results import main_table, slices, tiers
 from cascader.report.sections.reweighting import margins, reweighting
 from cascader.report.sections.section import Cell, Figure, Section, Table
@@ -23,6 +24,7 @@ _SECTIONS: dict[str, tuple[str, Callable[[Numbers], Section]]] = {
     "correlations": ("How alike the tiers are", correlations),
     "distributions": ("How the tiers spread their scores", distributions),
     "coverage": ("What the pruners promise and keep", coverage),
+    "reliability": ("Are the probabilities right?", reliability),
     "tiers": ("The tiers", tiers),
     "slices": ("By kinds of queries", slices),
 }

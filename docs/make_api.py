@@ -1,0 +1,169 @@
+"""Write docs/api.md from the docstrings: `python docs/make_api.py`. A test says when it is out of date."""
+
+import ast
+import dataclasses
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cascader
+from cascader.models.embeddings.embedding import Embedding
+from cascader.models.embeddings.recipe import Recipe
+from cascader.models.language.recipes import CrossRecipe, DualRecipe
+from cascader.models.language.tier import LanguageTier
+from cascader.models.settings import Settings
+
+PAGE = Path(__file__).with_name("api.md")
+#: By the module that a name lives in, in the order of the page.
+CHAPTERS = {
+    "cascader.graph": "The graph and its questions",
+    "cascader.datasets": "Reading and writing graphs",
+    "cascader.models": "The floor",
+    "cascader.models.embeddings": "Tier 1: embeddings",
+    "cascader.models.language": "Tiers 2 and 3: language models",
+    "cascader.scorer": "A tier of your own",
+    "cascader.cascade": "The cascade",
+    "cascader.pruning": "Pruners",
+    "cascader.tuning": "Tuning and budgets",
+    "cascader.evaluation": "Evaluation",
+    "cascader.runs": "Runs",
+    "cascader.predictions": "Answers",
+    "cascader.errors": "Errors",
+}
+#: What the models of a chapter have in common is said once.
+BASES = {"cascader.models.embeddings": Embedding, "cascader.models.language": LanguageTier}
+RECIPES = {"cascader.models.embeddings": [Recipe], "cascader.models.language": [DualRecipe, CrossRecipe]}
+OPENING = """# The API
+
+All names of `import cascader`, with their signatures and examples, which the tests run. This page is made from the
+docstrings: `python docs/make_api.py`.
+"""
+Definition = ast.FunctionDef | ast.ClassDef
+
+
+def render() -> str:
+    """The whole page."""
+    unknown = set(cascader._HOMES) - set(CHAPTERS)
+    if unknown:
+        raise LookupError(f"{unknown} has no chapter. Add it to CHAPTERS.")
+    parts = [OPENING]
+    for home, title in CHAPTERS.items():
+        parts.append(f"## {title}\n")
+        parts += [_entry(name) for name in sorted(cascader._HOMES[home], key=str.lower)]
+        if home in BASES:
+            parts.append(f"### What all of these can do\n\n{_text(BASES[home])}\n{_listed(BASES[home])}")
+        parts += [_settings(recipe) for recipe in RECIPES.get(home, [])]
+    return "\n".join(parts)
+
+
+def _entry(name: str) -> str:
+    """A public name: its signature, what it says of itself, and its methods."""
+    thing = getattr(cascader, name)
+    if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+        return f"### {name}\n\n`{str(thing).replace('typing.', '')}`\n"
+    node = _definition(thing)
+    if isinstance(node, ast.FunctionDef):
+        return f"### {name}\n\n{_code(_call(name, node))}\n{_text(thing)}"
+    methods = _listed(thing)
+    return f"### {name}\n\n{_code(_constructor(thing))}\n{_text(thing)}" + (f"\n{methods}" if methods else "")
+
+
+def _definition(thing: Any) -> Definition:  # noqa: ANN401 - a class or a function
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
+    assert isinstance(node, ast.FunctionDef | ast.ClassDef)  # noqa: S101 - the source of nothing else was asked for
+    return node
+
+
+def _call(name: str, node: ast.FunctionDef) -> str:
+    arguments = ast.unparse(node.args)
+    arguments = re.sub(r"^(self|cls)(, )?", "", arguments)
+    arguments = re.sub(r"(?<=\S)=(?=\S)", " = ", arguments)
+    if node.returns is None or node.name == "__init__":
+        return f"{name}({arguments})"
+    returned = ast.unparse(node.returns).replace("'", "")  # a class that is not yet there is named in quotes
+    return f"{name}({arguments}) -> {returned}"
+
+
+def _constructor(thing: type) -> str:
+    """How it is made: by its __init__, or by the fields of a dataclass or a named tuple."""
+    for base in thing.__mro__[:-1]:
+        if base.__module__.startswith("cascader"):
+            node = _definition(base)
+            made = next((each for each in node.body if getattr(each, "name", "") == "__init__"), None)
+            if isinstance(made, ast.FunctionDef):
+                return _call(thing.__name__, made)
+            fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and _is_field(thing, each)]
+            if fields:
+                return f"{thing.__name__}({', '.join(_field(each) for each in fields)})"
+    return thing.__name__
+
+
+def _is_field(thing: type, node: ast.AnnAssign) -> bool:
+    is_record = dataclasses.is_dataclass(thing) or hasattr(thing, "_fields")
+    return is_record and "ClassVar" not in ast.unparse(node.annotation)
+
+
+def _field(node: ast.AnnAssign) -> str:
+    default = "" if node.value is None else f" = {ast.unparse(node.value)}"
+    return f"{ast.unparse(node.target)}: {ast.unparse(node.annotation)}{default}"
+
+
+def _listed(thing: type) -> str:
+    """Its methods, a line each; without those that all models of the chapter have."""
+    common = [base for base in BASES.values() if issubclass(thing, base) and thing is not base]
+    own = [method for method in _methods(thing) if not any(hasattr(base, method.name) for base in common)]
+    return "".join(_method(thing, method) for method in own)
+
+
+def _methods(thing: type) -> Iterator[ast.FunctionDef]:
+    for each in _definition(thing).body:
+        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):
+            yield each
+
+
+def _method(thing: type, node: ast.FunctionDef) -> str:
+    """A line for a method, or for a value that is computed."""
+    decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+    call = node.name if decorators & {"property", "cached_property"} else _call(node.name, node)
+    said = (inspect.getdoc(inspect.getattr_static(thing, node.name)) or "").split("\n\n")[0]
+    return f"- `.{call}`: {' '.join(said.split())}\n"
+
+
+def _code(text: str) -> str:
+    if len(text) > 110:  # a parameter a line; commas within brackets part nothing
+        opening, inside = text.split("(", 1)
+        arguments, returns = inside.rsplit(")", 1)
+        parts = re.split(r", (?![^\[\]()]*[\])])", arguments)
+        text = f"{opening}(\n" + "".join(f"    {part},\n" for part in parts) + f"){returns}"
+    return f"```text\n{text}\n```\n"
+
+
+def _text(thing: Any) -> str:  # noqa: ANN401 - a class or a function
+    """The docstring: sentences as they are, examples as blocks."""
+    written = []
+    for paragraph in (inspect.getdoc(thing) or "").split("\n\n"):
+        is_example = paragraph.lstrip().startswith(">>>")
+        written.append(f"```pycon\n{paragraph}\n```\n" if is_example else f"{paragraph}\n")
+    return "\n".join(written)
+
+
+def _settings(recipe: type[Settings]) -> str:
+    """The settings of a model as a table: name, default, and what its comment says."""
+    lines = inspect.getsource(recipe).splitlines()
+    rows = []
+    for field in dataclasses.fields(recipe):
+        line = next(line for line in lines if line.strip().startswith(f"{field.name}:"))
+        said = line.partition("#:")[2].strip()
+        named = line.partition(":")[2].partition("=")[0].strip()
+        kind = ", ".join(map(str, recipe.choices[field.name])) if field.name in recipe.choices else named
+        rows.append(f"| `{field.name}` | {kind} | `{field.default!r}` | {said} |")
+    return f"### Settings: {recipe.__name__}\n\n{_text(recipe)}\n| name | kind | default | |\n|---|---|---|---|\n" + (
+        "\n".join(rows) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")

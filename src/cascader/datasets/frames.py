@@ -1,0 +1,115 @@
+"""Data frames in and out: pandas' own, and on the way in all that looks like one."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cascader.datasets.readers import Index, assembled
+from cascader.datasets.splitting import Split
+from cascader.datasets.tables import Table, table_of_columns
+from cascader.datasets.text_tables import take_texts
+from cascader.datasets.texts import Texts
+from cascader.datasets.triples import statements_of
+from cascader.errors import DataError, MissingExtraError
+from cascader.graph import KnowledgeGraph
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Frame(Protocol):
+    """Columns by name, as pandas and polars have them."""
+
+    @property
+    def columns(self) -> Iterable[Any]:
+        """The names of the columns."""
+        ...
+
+    def __getitem__(self, name: Any, /) -> Any:  # noqa: ANN401 - a column of any library
+        """A column by its name."""
+        ...
+
+
+class HasRow(Protocol):
+    """What can be a row of a frame: a prediction, a verdict."""
+
+    def as_row(self) -> dict[str, Any]:
+        """Values by column."""
+        ...
+
+
+def graph_from_frames(
+    triples: Frame,
+    *,
+    valid: Frame | None = None,
+    test: Frame | None = None,
+    entities: Frame | None = None,
+    relations: Frame | None = None,
+    split: Split | None = None,
+    name: str = "graph",
+) -> KnowledgeGraph:
+    """A graph from data frames: triples with the columns head, relation and tail.
+
+    `entities` has the columns id and, each if you have it, name, description and type; `relations` has id and name.
+    Without `valid` and `test`, triples are held back for them as `split` says.
+
+    >>> import pandas
+    >>> triples = pandas.DataFrame({"head": ["aspirin", "ibuprofen"], "relation": "treats", "tail": ["pain", "fever"]})
+    >>> graph_from_frames(triples, split=Split(valid=0, test=0))
+    KnowledgeGraph('graph', 4 entities, 1 relation, 2/0/0 triples)
+    """
+    is_one_piece = valid is None and test is None
+    frames = {"triples" if is_one_piece else "train": triples, "valid": valid, "test": test}
+    statements = {role: statements_of(_table(frame, role)) for role, frame in frames.items() if frame is not None}
+    indices = (_index("entity", "entities", entities), _index("relation", "relations", relations))
+    return assembled(statements, *indices, split or Split(), name)
+
+
+def triples_of(frame: Frame) -> list[tuple[str, str, str]]:
+    """The triples of a frame, by what stands in its columns head, relation and tail."""
+    return statements_of(_table(frame, "triples")).triples
+
+
+def to_frame(rows: Iterable[HasRow]) -> "pandas.DataFrame":
+    """Predictions or verdicts as a pandas data frame, a row each: `to_frame(run.predict("aspirin", "treats"))`.
+
+    >>> from cascader import Entity, Relation, Verdict
+    >>> verdict = Verdict(Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain"), 0.7, True, False)
+    >>> list(to_frame([verdict]).columns)
+    ['head', 'relation', 'tail', 'probability', 'is_true', 'is_known']
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtraError(
+            "data frames need pandas. Install it with: pip install 'cascader[pandas]', or take as_row() of each."
+        ) from error
+    return pandas.DataFrame([row.as_row() for row in rows])
+
+
+def _index(kind: str, role: str, frame: Frame | None) -> Index:
+    texts = Texts()
+    if frame is None:
+        return Index(kind, texts)
+    label = _label(role)
+    return Index(kind, texts, take_texts(_table(frame, role), texts), label)
+
+
+def _table(frame: Frame, role: str) -> Table:
+    names = getattr(frame, "columns", None)
+    if names is None or isinstance(frame, Mapping):
+        raise DataError(
+            f"{role} is a {type(frame).__name__}, expected a data frame. Make one with: pandas.DataFrame({role})"
+        )
+    return table_of_columns(_label(role), {str(name): _values(frame[name]) for name in names})
+
+
+def _label(role: str) -> str:
+    return f"the frame of {role}"
+
+
+def _values(column: Any) -> list[Any]:  # noqa: ANN401 - a column of any library
+    """Python's own values; what pandas holds for missing, in whatever way, is None."""
+    values = column.tolist() if hasattr(column, "tolist") else list(column)
+    if not hasattr(column, "isna"):
+        return list(values)
+    return [None if is_missing else value for value, is_missing in zip(values, column.isna(), strict=True)]
