@@ -90,8 +90,17 @@ class Training:
 
     def train_epoch(self, epoch: int) -> float:
         """Train on every fact once from each side, and return the mean loss."""
-        generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + epoch)
         total, row_count = 0.0, 0
+        for loss, rows in self.steps(epoch):
+            total += loss * rows
+            row_count += rows
+            if not np.isfinite(total):
+                break  # no use to go on: the loop says so
+        return total / row_count
+
+    def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
+        """Train an epoch batch by batch, each with its loss and how many rows it had."""
+        generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + epoch)
         for batch in self._batches(epoch):
             self._optimiser.zero_grad()
             loss = self._loss(batch, generator)
@@ -99,11 +108,7 @@ class Training:
             # Said aloud, or torch warns that nobody has decided.
             with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
                 self._optimiser.step()
-            total += loss.item() * len(batch.queries)
-            row_count += len(batch.queries)
-            if not np.isfinite(total):
-                break  # no use to go on: the loop says so
-        return total / row_count
+            yield loss.item(), len(batch.queries)
 
     def _batches(self, epoch: int) -> Iterator[_Batch]:
         rng = np.random.default_rng([self._recipe.seed, epoch])
