@@ -75,10 +75,14 @@ def fit(
 
     Example: cascader fit wordnet --budget 30m
     """
+    started = time.monotonic()
     from cascader.models.language.texts import check_texts, has_texts
     from cascader.storage import locked
 
-    wish, changed = _wish(graph.kg, tiers, model, preset, budget, settings or [], seed, trials, max_minutes)
+    _check_limits(budget, max_minutes)
+    kinds = kinds_of(tiers, model, graph.kg)
+    changed = parsed_settings(settings or [], list(kinds))
+    wish = _wish(graph.kg, kinds, changed, preset, budget, seed, trials, started)
     if set(wish.kinds) & {"dual", "cross"}:
         check_texts(wish.kg)
     name = "-".join(part for part in (preset or ("" if budget else "quick"), (budget or "").replace(" ", "")) if part)
@@ -95,35 +99,33 @@ def fit(
     say(f"Ask it with: cascader predict {folder} ENTITY RELATION")
 
 
-def _wish(
-    kg: KnowledgeGraph,
-    tiers: str,
-    model: str,
-    preset: str | None,
-    budget: str | None,
-    settings: list[str],
-    seed: int,
-    trials: int,
-    max_minutes: float,
-) -> tuple[Wish, dict[str, dict[str, Any]]]:
-    """What is asked for, and the settings that were changed by hand; what cannot work shows before anything trains."""
-    from cascader.models.presets import preset as settings_of
-    from cascader.planning import seconds_of
-
+def _check_limits(budget: str | None, max_minutes: float) -> None:
     if budget is not None and max_minutes < math.inf:
         raise SettingsError("--budget shares the time between the tiers, --max-minutes limits each. Give one of them.")
     if not max_minutes > 0:
         raise SettingsError(f"--max-minutes is {max_minutes:g}, expected more than 0.")
-    kinds = kinds_of(tiers, model, kg)
-    changed = parsed_settings(settings, list(kinds))
+
+
+def _wish(
+    kg: KnowledgeGraph,
+    kinds: dict[str, str],
+    changed: dict[str, dict[str, Any]],
+    preset: str | None,
+    budget: str | None,
+    seed: int,
+    trials: int,
+    started: float,
+) -> Wish:
+    """What is asked for; what cannot work shows before anything trains."""
+    from cascader.models.presets import preset as settings_of
+    from cascader.planning import seconds_of
 
     def chosen(tier: str, name: str) -> dict[str, Any]:
         return {**settings_of(kinds[tier], name, kg.name), "seed": seed, **changed[tier]}
 
     for tier, kind in kinds.items():
         model_of(kind, chosen(tier, preset or "quick"))
-    seconds = None if budget is None else seconds_of(budget)
-    return Wish(kg, kinds, chosen, preset, seconds, trials, time.monotonic()), changed
+    return Wish(kg, kinds, chosen, preset, None if budget is None else seconds_of(budget), trials, started)
 
 
 def _started(wish: Wish, folder: Path) -> "FitPlan":

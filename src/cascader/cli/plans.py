@@ -12,8 +12,10 @@ from cascader.cli.tiers import check_same, model_of
 from cascader.graph import KnowledgeGraph
 
 if TYPE_CHECKING:
-    from cascader.planning import FitPlan
+    from cascader.planning import Choice, FitPlan
 
+#: Of the time for training, this much is shared out: the machine may be slower later than while it was measured.
+_SHARED_OUT = 0.9
 _COLUMNS = ("tier", "model", "preset", "parameters", "predicted, at most")
 
 
@@ -51,7 +53,7 @@ class Wish:
 
 def make_plan(wish: Wish, folder: Path) -> "FitPlan":
     """Measure a moment of each training, and choose what fits."""
-    from cascader.planning import PRESETS, FitPlan, Measured, PlannedTier, choose, in_words, shares
+    from cascader.planning import PRESETS, FitPlan, Measured, PlannedTier, choose, shares
     from cascader.runs import has_tier
 
     presets = [wish.preset] if wish.preset else list(PRESETS if wish.budget else PRESETS[:1])
@@ -63,7 +65,7 @@ def make_plan(wish: Wish, folder: Path) -> "FitPlan":
     choice = choose(untrained, presets, prices, wish.seconds_left(), list(trained))
     costs = {tier: prices.of(tier, preset) for tier, preset in choice.presets.items()}
     tuning = prices.tuning([*trained, *costs])
-    share_of = {} if wish.budget is None else shares(costs, max(wish.seconds_left() - tuning, 0.0))
+    share_of = {} if wish.budget is None else shares(costs, _SHARED_OUT * max(wish.seconds_left() - tuning, 0.0))
     no_share = None if wish.budget is None else 0.0
     planned = {
         tier: PlannedTier(preset, model.parameter_count, 0.0, 0.0, no_share, took=0.0)
@@ -72,14 +74,24 @@ def make_plan(wish: Wish, folder: Path) -> "FitPlan":
         tier: PlannedTier(choice.presets[tier], cost.parameters, cost.most, cost.epoch, share_of.get(tier))
         for tier, cost in costs.items()
     }
-    why = "with it, {} would pass before every tier has had its first look at valid and all are tuned"
     return FitPlan(
         asked=wish.as_dict(),
         tiers={tier: planned[tier] for tier in wish.kinds if tier in planned},
         tuning_seconds=tuning,
         budget=wish.budget,
-        left_out={tier: why.format(in_words(needed)) for tier, needed in choice.left_out.items()},
+        left_out=_why_left_out(choice, untrained),
     )
+
+
+def _why_left_out(choice: "Choice", tiers: Sequence[str]) -> dict[str, str]:
+    from cascader.planning import in_words
+
+    why = {
+        tier: f"with it, {in_words(needed)} would pass before every tier has had a look at valid and all are tuned"
+        for tier, needed in choice.left_out.items()
+    }
+    behind = {tier: "it comes behind a tier that is left out" for tier in tiers if tier not in choice.presets}
+    return {**behind, **why}
 
 
 def _trained(folder: Path, tier: str, wish: Wish, presets: Sequence[str]) -> tuple[str, Any]:

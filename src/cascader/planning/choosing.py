@@ -1,5 +1,6 @@
 """Which tiers and presets fit into a budget, and how its time is shared."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -28,7 +29,7 @@ class Prices(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """The presets of the tiers that are trained; and of those that are not, what all up to it would need at least."""
+    """The presets of the tiers that are trained; and the first that is not, with what all up to it would need."""
 
     presets: Mapping[str, str]
     left_out: Mapping[str, float]
@@ -42,12 +43,16 @@ def choose(
     A better preset is taken where all epochs of all tiers still fit. The first tier is always there; those that are
     `trained` already only have to be tuned with the others.
     """
-    kept, left_out = list(tiers), dict[str, float]()
-    while kept and len(kept) + len(trained) > 1:
-        needed = sum(prices.of(tier, presets[0]).least for tier in kept) + prices.tuning([*trained, *kept])
-        if needed <= seconds:
-            break
-        left_out[kept.pop()] = needed
+    kept, left_out = list[str](), dict[str, float]()
+    for tier in tiers:  # one after the other: what comes behind a tier that is left out need not be measured
+        tried = [*kept, tier]
+        needed = sum(prices.of(each, presets[0]).least for each in tried)
+        if len(tried) + len(trained) > 1 and seconds < math.inf:
+            needed += prices.tuning([*trained, *tried])
+            if needed > seconds:
+                left_out[tier] = needed
+                break
+        kept = tried
     chosen = {tier: presets[0] for tier in kept}
     for_training = seconds - (prices.tuning([*trained, *kept]) if len(presets) > 1 else 0.0)
     for better in presets[1:]:

@@ -64,6 +64,8 @@ class _BlankReader(TextReader):
 class BlankDual(DualEncoder):
     """A dual encoder of blank texts: as fast as a real one."""
 
+    reading_seconds = 0.0  #: for all texts whose vectors are not kept
+
     def measure(self, kg: KnowledgeGraph, earlier: Scorer | None, bases: Bases) -> Cost:
         """Train for a moment, and foretell the rest; afterwards it can score."""
         recipe: DualRecipe = self.recipe
@@ -72,7 +74,7 @@ class BlankDual(DualEncoder):
         texts = GraphTexts.of(kg, base, recipe.max_tokens)
         cutting = time.perf_counter() - started
         reader = _BlankReader(base, texts, recipe.tuned_layers)
-        self._trained = reader
+        self.reading_seconds = reader.reading_seconds
         self._build(base.width, kg)
         training = DualTraining(self._towers, reader, recipe, kg, None, lambda: None)
         step = seconds_a_step(training.steps(1))
