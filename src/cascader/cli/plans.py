@@ -12,7 +12,7 @@ from cascader.cli.tiers import check_same, model_of
 from cascader.graph import KnowledgeGraph
 
 if TYPE_CHECKING:
-    from cascader.planning import Choice, FitPlan
+    from cascader.planning import Choice, FitPlan, PlannedTier
 
 #: Of the time for training, this much is shared out: the machine may be slower later than while it was measured.
 _SHARED_OUT = 0.9
@@ -66,14 +66,9 @@ def make_plan(wish: Wish, folder: Path) -> "FitPlan":
     costs = {tier: prices.of(tier, preset) for tier, preset in choice.presets.items()}
     tuning = prices.tuning([*trained, *costs])
     share_of = {} if wish.budget is None else shares(costs, _SHARED_OUT * max(wish.seconds_left() - tuning, 0.0))
-    no_share = None if wish.budget is None else 0.0
-    planned = {
-        tier: PlannedTier(preset, model.parameter_count, 0.0, 0.0, no_share, took=0.0)
-        for tier, (preset, model) in trained.items()
-    } | {
-        tier: PlannedTier(choice.presets[tier], cost.parameters, cost.most, cost.epoch, share_of.get(tier))
-        for tier, cost in costs.items()
-    }
+    planned = {tier: _already(preset, model, wish) for tier, (preset, model) in trained.items()}
+    for tier, cost in costs.items():
+        planned[tier] = PlannedTier(choice.presets[tier], cost.parameters, cost.most, cost.epoch, share_of.get(tier))
     return FitPlan(
         asked=wish.as_dict(),
         tiers={tier: planned[tier] for tier in wish.kinds if tier in planned},
@@ -81,6 +76,13 @@ def make_plan(wish: Wish, folder: Path) -> "FitPlan":
         budget=wish.budget,
         left_out=_why_left_out(choice, untrained),
     )
+
+
+def _already(preset: str, model: Any, wish: Wish) -> "PlannedTier":  # noqa: ANN401 - any tier's model
+    """A tier that needs no time, because it is trained."""
+    from cascader.planning import PlannedTier
+
+    return PlannedTier(preset, model.parameter_count, 0.0, 0.0, None if wish.budget is None else 0.0, took=0.0)
 
 
 def _why_left_out(choice: "Choice", tiers: Sequence[str]) -> dict[str, str]:

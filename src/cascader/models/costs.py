@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from statistics import median
 
 #: Steps are timed for so long, after one to warm up; a look and the like for two sizes.
 _SECONDS = 0.4
@@ -37,7 +38,10 @@ class Cost:
 
 
 def seconds_a_step(steps: Iterator[object]) -> float:
-    """The mean time of a step; the first one warms up, where there are others."""
+    """The median time of a step; the first one warms up, where there are others.
+
+    Not the mean: one step that another program has held up would make a whole training seem long.
+    """
     times: list[float] = []
     before = time.perf_counter()
     for _ in steps:
@@ -46,7 +50,7 @@ def seconds_a_step(steps: Iterator[object]) -> float:
         before = now
         if sum(times[1:]) > _SECONDS:
             break
-    return sum(times[1:] or times) / max(len(times[1:] or times), 1)
+    return median(times[1:] or times or [0.0])
 
 
 def seconds_for(work: Callable[[int], object], count: int, sizes: tuple[int, int] = _SIZES) -> float:
