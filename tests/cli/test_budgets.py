@@ -61,6 +61,13 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(run, bare, tmp_path):
     assert "Only embeddings: the graph has no texts for a language model to read." in out
 
 
+def test_a_limit_for_each_tier_is_part_of_the_plan(run, bare, tmp_path):
+    options = ("--set", "epochs=1000000", "--max-minutes", "2", "--dry-run", "--out", tmp_path / "run")
+    code, out, _ = run("fit", bare, "--set", "dim=4", *options)
+    row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["kge"])
+    assert (code, row[-2:]) == (0, ["2", "min"])
+
+
 def test_with_time_enough_the_best_preset_is_taken_and_what_it_took_is_said(run, bare, tmp_path):
     code, out, _ = run("fit", bare, *QUICK, "--budget", "30m", "--out", tmp_path / "run")
     assert code == 0

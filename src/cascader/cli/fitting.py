@@ -82,7 +82,7 @@ def fit(
     _check_limits(budget, max_minutes)
     kinds = kinds_of(tiers, model, graph.kg)
     changed = parsed_settings(settings or [], list(kinds))
-    wish = _wish(graph.kg, kinds, changed, preset, budget, seed, trials, started)
+    wish = _wish(graph.kg, kinds, changed, preset, budget, seed, trials, max_minutes, started)
     if set(wish.kinds) & {"dual", "cross"}:
         check_texts(wish.kg)
     name = "-".join(part for part in (preset or ("" if budget else "quick"), (budget or "").replace(" ", "")) if part)
@@ -93,7 +93,7 @@ def fit(
     with locked(folder):  # a second process on the same run waits, and then finds it finished
         plan = _started(wish, folder)
         for tier in plan.tiers:
-            plan = _train(plan, tier, wish, folder, max_minutes, changed[tier])
+            plan = _train(plan, tier, wish, folder, changed[tier])
         _finish(plan, wish, folder)
     say(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
     say(f"Ask it with: cascader predict {folder} ENTITY RELATION")
@@ -114,6 +114,7 @@ def _wish(
     budget: str | None,
     seed: int,
     trials: int,
+    max_minutes: float,
     started: float,
 ) -> Wish:
     """What is asked for; what cannot work shows before anything trains."""
@@ -125,7 +126,8 @@ def _wish(
 
     for tier, kind in kinds.items():
         model_of(kind, chosen(tier, preset or "quick"))
-    return Wish(kg, kinds, chosen, preset, None if budget is None else seconds_of(budget), trials, started)
+    seconds = None if budget is None else seconds_of(budget)
+    return Wish(kg, kinds, chosen, preset, seconds, trials, max_minutes * 60, started)
 
 
 def _started(wish: Wish, folder: Path) -> "FitPlan":
@@ -145,9 +147,7 @@ def _started(wish: Wish, folder: Path) -> "FitPlan":
     return plan
 
 
-def _train(
-    plan: "FitPlan", tier: str, wish: Wish, folder: Path, max_minutes: float, fixed: dict[str, Any]
-) -> "FitPlan":
+def _train(plan: "FitPlan", tier: str, wish: Wish, folder: Path, fixed: dict[str, Any]) -> "FitPlan":
     """Train a tier if it is not there yet, and write down what it took."""
     from cascader.models.embeddings.search import Search
     from cascader.planning import save_plan
@@ -164,15 +164,15 @@ def _train(
         return plan if is_written else plan.with_took(tier, _seconds(found.history_))
     _say_settings(wish.kg, tier, untrained, folder)
     earlier, limit = _earlier(folder, tier, wish.kg), plan.limit(tier)
-    minutes = max_minutes if limit is None else max(limit - (time.monotonic() - started), 0.0) / 60
+    seconds = wish.most_seconds if limit is None else max(limit - (time.monotonic() - started), 0.0)
     if wish.is_searched(tier):
         search = Search(wish.kinds[tier], settings, wish.kg, folder / "search", fixed)
-        keep_tier(folder, tier, search.run(wish.trials, minutes))
+        keep_tier(folder, tier, search.run(wish.trials, seconds / 60))
         _say_trials(search)
         search.discard_weights()
         trained_seconds = sum(trial.seconds for trial in search.trials)
     else:
-        trained = untrained.fit(wish.kg, tier_folder(folder, tier), minutes, **earlier)
+        trained = untrained.fit(wish.kg, tier_folder(folder, tier), seconds / 60, **earlier)
         keep_tier(folder, tier, trained)
         _say_trained(trained.history_)
         trained_seconds = _seconds(trained.history_)

@@ -29,6 +29,7 @@ class Wish:
     preset: str | None
     budget: float | None  # seconds
     trials: int
+    most_seconds: float  # of each tier
     started: float  # by time.monotonic()
 
     def seconds_left(self) -> float:
@@ -68,7 +69,8 @@ def make_plan(wish: Wish, folder: Path) -> "FitPlan":
     share_of = {} if wish.budget is None else shares(costs, _SHARED_OUT * max(wish.seconds_left() - tuning, 0.0))
     planned = {tier: _already(preset, model, wish) for tier, (preset, model) in trained.items()}
     for tier, cost in costs.items():
-        planned[tier] = PlannedTier(choice.presets[tier], cost.parameters, cost.most, cost.epoch, share_of.get(tier))
+        most = min(cost.most, wish.most_seconds)
+        planned[tier] = PlannedTier(choice.presets[tier], cost.parameters, most, cost.epoch, share_of.get(tier))
     return FitPlan(
         asked=wish.as_dict(),
         tiers={tier: planned[tier] for tier in wish.kinds if tier in planned},
