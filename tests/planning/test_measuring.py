@@ -2,6 +2,7 @@
 
 import pytest
 
+from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
 from cascader.models.costs import Cost, seconds_a_step, seconds_for
 from cascader.models.embeddings import ComplEx
@@ -70,6 +71,26 @@ def test_a_graph_without_valid_is_not_tuned(kg, settings):
     prices = measured(bare, settings)
     assert prices.of("kge", "quick").look == 0.0
     assert prices.tuning(["kge"]) == 0.0
+
+
+@pytest.mark.parametrize("tier", ["kge", "dual", "cross"])
+def test_a_graph_without_triples_is_refused(kg, settings, tier):
+    empty = KnowledgeGraph("empty", kg.entities, kg.relations, kg.train[:0], kg.valid, kg.test)
+    with pytest.raises(DataError, match="empty has no train triples to learn from"):
+        measured(empty, settings).of(tier, "quick")
+
+
+def test_a_training_that_does_not_fit_the_memory_is_refused_before_it_is_tried(kg):
+    with pytest.raises(SettingsError, match="GB, and this machine has .* Lower dim or batch_size"):
+        Measured(kg, {"kge": "rescal"}, lambda tier, preset: {"dim": 100_000}).of("kge", "quick")
+
+
+def test_a_single_triple_of_valid_is_enough(kg, settings):
+    single = KnowledgeGraph("single", kg.entities, kg.relations, kg.train, kg.valid[:1], kg.test)
+    prices = measured(single, settings)
+    for tier in settings:
+        assert prices.of(tier, "quick").look > 0
+    assert prices.tuning(list(settings)) > 0
 
 
 def test_a_cost_counts_epochs_and_looks():

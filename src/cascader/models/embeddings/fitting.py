@@ -24,9 +24,7 @@ from cascader.training.optimisers import memory_of, restore_memory
 
 def fit(model: Embedding, kg: KnowledgeGraph, folder: Path | None, max_minutes: float) -> None:
     """Train `model` on `kg`, and leave in it the vectors that were best on valid."""
-    if len(kg.train) == 0:
-        raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
-    _check_memory(model, kg)
+    check_trainable(model, kg)
     recipe, started = model.recipe, time.monotonic()
     training = Training(model, kg)
     schedule = Schedule(recipe.epochs, recipe.valid_every, recipe.patience, max_minutes)
@@ -42,6 +40,13 @@ def _checkpoint(model: Embedding, kg: KnowledgeGraph, folder: Path | None) -> Ch
     settings = {k: v for k, v in model.recipe.as_dict().items() if k not in ("epochs", "patience")}
     identity = {"model": model.name, "data hash": kg.data_hash, **settings}
     return Checkpoint(folder / "checkpoint.safetensors", identity, type(model)().recipe.as_dict())
+
+
+def check_trainable(model: Embedding, kg: KnowledgeGraph) -> None:
+    """Refuse a graph without triples, and one that is too large for the machine."""
+    if len(kg.train) == 0:
+        raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
+    _check_memory(model, kg)
 
 
 def _check_memory(model: Embedding, kg: KnowledgeGraph) -> None:

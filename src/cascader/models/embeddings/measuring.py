@@ -9,7 +9,7 @@ from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models.costs import Cost, seconds_a_step, seconds_for
 from cascader.models.embeddings.embedding import Embedding
-from cascader.models.embeddings.fitting import Training
+from cascader.models.embeddings.fitting import Training, check_trainable
 
 #: Of a large graph a sample is enough: a batch is no slower for the triples that are not in it.
 _TRIPLES = 20_000
@@ -17,6 +17,7 @@ _TRIPLES = 20_000
 
 def measure_embedding(model: Embedding, kg: KnowledgeGraph) -> Cost:
     """Train `model` for a moment, and foretell the rest; it can score afterwards, but has learnt next to nothing."""
+    check_trainable(model, kg)
     recipe, sample = model.recipe, _sample(kg)
     started = time.perf_counter()
     training = Training(model, sample)

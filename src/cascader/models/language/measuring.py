@@ -24,6 +24,7 @@ from cascader.models.language.reading import TOKENS_AT_ONCE, LowerLayers, States
 from cascader.models.language.recipes import CrossRecipe, DualRecipe
 from cascader.models.language.sampling import sampled
 from cascader.models.language.texts import GraphTexts, Tokens
+from cascader.models.language.tier import check_trainable
 from cascader.pruning import TopK
 from cascader.scorer import Scorer
 from cascader.tuning import best_reranking, best_sum
@@ -68,6 +69,7 @@ class BlankDual(DualEncoder):
 
     def measure(self, kg: KnowledgeGraph, earlier: Scorer | None, bases: Bases) -> Cost:
         """Train for a moment, and foretell the rest; afterwards it can score."""
+        check_trainable(kg)
         recipe: DualRecipe = self.recipe
         base, loading = bases.load(recipe.base)
         started = time.perf_counter()
@@ -103,6 +105,7 @@ class BlankCross(CrossEncoder):
 
     def measure(self, kg: KnowledgeGraph, earlier: Scorer | None, bases: Bases) -> Cost:
         """Train for a moment, and foretell the rest; afterwards it can score."""
+        check_trainable(kg)
         recipe: CrossRecipe = self.recipe
         base, loading = bases.load(recipe.base)
         started = time.perf_counter()
