@@ -302,7 +302,7 @@ BAD_INPUT = {
     ),
     "an unknown command": (["fly"], "No such command 'fly'"),
     "the folder one stands in": (["data", "convert", "friends.tsv", "--to", "csv", "--out", "."], "exists already"),
-    "a negative seed": (["data", "check", "friends.tsv", "--seed", "-1"], "seed is -1"),
+    "a negative seed": (["data", "check", "friends.tsv", "--split-seed", "-1"], "seed is -1"),
     "a name longer than any": (["data", "check", "x" * 300 + ".tsv"], "File name too long"),
     "tables for a benchmark": (["data", "show", "repodb", "--entities", "friends.tsv"], "repodb is a benchmark"),
     "a benchmark that cannot be fetched": (["data", "show", "repodb"], "cannot download cascader-repodb.zip"),

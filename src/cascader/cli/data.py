@@ -7,8 +7,8 @@ import numpy as np
 import typer
 
 from cascader.cli.console import say, say_table, shortened
-from cascader.cli.graphs import EntityTable, NameOrPath, RelationTable, Seed, TestShare, Unseen, ValidShare, open_named
-from cascader.datasets import CATALOG, Counts, Format, Split, locate, write_graph
+from cascader.cli.graphs import Opened, about_a_graph
+from cascader.datasets import CATALOG, Counts, Format, locate, write_graph
 from cascader.datasets.findings import findings
 from cascader.errors import DataError
 from cascader.evaluation import relation_kinds
@@ -43,67 +43,42 @@ def _at_hand(name: str) -> str:
 
 
 @app.command(epilog="Example: cascader data show wordnet")
-def show(
-    graph: NameOrPath,
-    entities: EntityTable = None,
-    relations: RelationTable = None,
-    valid: ValidShare = Split.valid,
-    test: TestShare = Split.test,
-    seed: Seed = Split.seed,
-    unseen: Unseen = Split.unseen_entities,
-) -> None:
+@about_a_graph
+def show(graph: Opened) -> None:
     """Show a graph: its home and licence, its size, its texts, its relations, and some triples."""
-    kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
-    if kg.name in CATALOG and not Path(graph).exists():
-        dataset = CATALOG[kg.name]
-        say(dataset.title)
-        say(f"licence: {dataset.licence}")
-        for source in (*dataset.sources, *dataset.optional_sources):
+    if graph.dataset is not None:
+        say(graph.dataset.title)
+        say(f"licence: {graph.dataset.licence}")
+        for source in (*graph.dataset.sources, *graph.dataset.optional_sources):
             say(f"home: {source.home}")
-    _say_counts(kg)
-    _say_texts(kg)
-    _say_relations(kg)
-    _say_examples(kg)
+    for say_part in (_say_counts, _say_texts, _say_relations, _say_examples):
+        say_part(graph.kg)
 
 
 @app.command(epilog="Example: cascader data check wordnet")
-def check(
-    path: NameOrPath,
-    entities: EntityTable = None,
-    relations: RelationTable = None,
-    valid: ValidShare = Split.valid,
-    test: TestShare = Split.test,
-    seed: Seed = Split.seed,
-    unseen: Unseen = Split.unseen_entities,
-) -> None:
+@about_a_graph
+def check(graph: Opened) -> None:
     """Check a graph, your own above all: read all of it, count it, and say what is missing or odd, or given away.
 
     A file of triples is enough: head, relation and tail in three columns, by tabs (my-graph.tsv).
     """
-    kg = open_named(path, entities, relations, Split(valid, test, seed, unseen))
-    _say_counts(kg)
-    found = findings(kg)
+    _say_counts(graph.kg)
+    found = findings(graph.kg)
     for finding in found:
         say(f"- {finding}")
     say("The graph can be used." + ("" if found else " Nothing odd was found."))
 
 
 @app.command(epilog="Example: cascader data convert wordnet --to csv --out wordnet-csv")
+@about_a_graph
 def convert(
-    graph: NameOrPath,
+    graph: Opened,
     to: Annotated[Format, typer.Option("--to", help="The format to write.")],
     out: Annotated[Path, typer.Option("--out", help="A new folder for train, valid, test, entities and relations.")],
-    entities: EntityTable = None,
-    relations: RelationTable = None,
-    valid: ValidShare = Split.valid,
-    test: TestShare = Split.test,
-    seed: Seed = Split.seed,
-    unseen: Unseen = Split.unseen_entities,
 ) -> None:
     """Write a graph in another format: all of it or nothing."""
-    kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
-    write_graph(kg, out, to)
-    _say_counts(kg)
+    write_graph(graph.kg, out, to)
+    _say_counts(graph.kg)
     say(f"Written to {out}.")
 
 

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from cascader.cli.console import say, say_table
-from cascader.cli.graphs import EntityTable, NameOrPath, RelationTable, Seed, TestShare, Unseen, ValidShare, open_named
-from cascader.datasets import Split
+from cascader.cli.graphs import Opened, about_a_graph
 from cascader.evaluation import METRICS, Evaluation, evaluate
 from cascader.evaluation import compare as compare_evaluations
 from cascader.evaluation.intervals import CONFIDENCE
@@ -23,24 +22,14 @@ SplitOption = Annotated[
 EvaluationArgument = Annotated[Path, typer.Argument(help="An evaluation's .json, with its .ranks.parquet beside it.")]
 
 
-def baseline(
-    graph: NameOrPath,
-    out: OutOption = Path("runs/results"),
-    split: SplitOption = "test",
-    entities: EntityTable = None,
-    relations: RelationTable = None,
-    valid: ValidShare = Split.valid,
-    test: TestShare = Split.test,
-    seed: Seed = Split.seed,
-    unseen: Unseen = Split.unseen_entities,
-) -> None:
+@about_a_graph
+def baseline(graph: Opened, out: OutOption = Path("runs/results"), split: SplitOption = "test") -> None:
     """Measure the floor: how well the most frequent answers do, with no model at all.
 
     Example: cascader baseline wordnet
     """
-    kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
-    evaluation = evaluate(Frequency().fit(kg), kg, split)
-    path = evaluation.save(out / kg.name)
+    evaluation = evaluate(Frequency().fit(graph.kg), graph.kg, split)
+    path = evaluation.save(out / graph.kg.name)
     say_evaluation(evaluation)
     say(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
 

@@ -1,23 +1,25 @@
 """`cascader fit`: from a graph to a run."""
 
+import math
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cascader.cli.console import say, say_table
-from cascader.cli.graphs import EntityTable, NameOrPath, RelationTable, Seed, TestShare, Unseen, ValidShare, open_named
-from cascader.datasets import Split
+from cascader.cli.graphs import Opened, about_a_graph
+from cascader.cli.plans import Wish, plan_for, say_plan, say_took
+from cascader.cli.tiers import check_same, kinds_of, model_of, parsed_settings
 from cascader.errors import SettingsError
 from cascader.graph import KnowledgeGraph
 from cascader.scorer import Scorer
 
 if TYPE_CHECKING:
     from cascader.models.embeddings.search import Search
+    from cascader.planning import FitPlan
 
-ModelOption = Annotated[
-    str, typer.Option("--model", help="rescal, transe, complex or rotate; or two of them, by a comma.")
-]
 TiersOption = Annotated[
     str,
     typer.Option(
@@ -26,86 +28,176 @@ TiersOption = Annotated[
         "[default: all, or kge alone where the graph has no texts]",
     ),
 ]
-PresetOption = Annotated[str, typer.Option("--preset", help="quick (a minute or two) or best.")]
-MinutesOption = Annotated[float, typer.Option("--max-minutes", help="Stop training a tier after this long.")]
+ModelOption = Annotated[
+    str, typer.Option("--model", help="rescal, transe, complex or rotate; or two of them, by a comma.")
+]
+PresetOption = Annotated[
+    str | None,
+    typer.Option("--preset", help="quick, balanced or best. [default: what --budget has time for, or quick]"),
+]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option("--budget", help="How long training, tuning and calibration may take in all: 90s, 30m, 2h."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change a setting, as in --set dim=100 or --set dual.dim=100; repeatable."),
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Draws the first weights and the batches of every tier.")]
 TrialsOption = Annotated[
     int,
     typer.Option(
         "--trials", help="Try this many variations of the settings, and keep the best on valid; needs Optuna."
     ),
 ]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change a setting, as in --set dim=100 or --set dual.dim=100; repeatable."),
+MinutesOption = Annotated[float, typer.Option("--max-minutes", help="Stop training a tier after this long.")]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", help="The run's folder. [default: runs/GRAPH/MODEL-PRESET, or -BUDGET]")
 ]
-#: An embedding, and one to add to it.
-_MOST_MODELS = 2
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and stop.")]
 
 
+@about_a_graph
 def fit(
-    graph: NameOrPath,
+    graph: Opened,
     tiers: TiersOption = "",
     model: ModelOption = "complex",
-    preset: PresetOption = "quick",
+    preset: PresetOption = None,
+    budget: BudgetOption = None,
     settings: SetOption = None,
+    seed: SeedOption = 0,
     trials: TrialsOption = 0,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The run's folder. [default: runs/GRAPH/MODEL-PRESET]")
-    ] = None,
-    max_minutes: MinutesOption = float("inf"),
-    entities: EntityTable = None,
-    relations: RelationTable = None,
-    valid: ValidShare = Split.valid,
-    test: TestShare = Split.test,
-    seed: Seed = Split.seed,
-    unseen: Unseen = Split.unseen_entities,
+    out: OutOption = None,
+    max_minutes: MinutesOption = math.inf,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Train on a graph, tune on valid, and keep all of it in a folder; interrupted, the same command goes on.
 
-    Example: cascader fit wordnet --model complex --preset quick --set epochs=3
+    Example: cascader fit wordnet --budget 30m
     """
-    from cascader.models.embeddings.search import Search
-    from cascader.models.language.texts import check_texts
-    from cascader.runs import finish_run, has_tier, keep_graph, keep_tier, tier_folder
+    started = time.monotonic()
+    from cascader.models.language.texts import check_texts, has_texts
     from cascader.storage import locked
 
-    kg = open_named(graph, entities, relations, Split(valid, test, seed, unseen))
-    kinds = _kinds(tiers, model, kg)
-    changed = _parsed(settings or [], list(kinds))
-    chosen = {tier: {**_preset(kind, preset, kg.name), **changed[tier]} for tier, kind in kinds.items()}
-    models = {tier: _model(kinds[tier], chosen[tier]) for tier in kinds}  # bad settings show before anything trains
-    if set(kinds) & {"dual", "cross"}:
-        check_texts(kg)
-    folder = out or Path("runs") / kg.name / f"{model.replace(',', '+')}-{preset}"
+    _check_limits(budget, max_minutes)
+    kinds = kinds_of(tiers, model, graph.kg)
+    changed = parsed_settings(settings or [], list(kinds))
+    wish = _wish(graph.kg, kinds, changed, preset, budget, seed, trials, max_minutes, started)
+    if set(wish.kinds) & {"dual", "cross"}:
+        check_texts(wish.kg)
+    name = "-".join(part for part in (preset or ("" if budget else "quick"), (budget or "").replace(" ", "")) if part)
+    folder = out or Path("runs") / wish.kg.name / f"{model.replace(',', '+')}-{name}"
+    if dry_run:
+        say_plan(plan_for(wish, folder)[0], wish, has_texts(wish.kg))
+        return
     with locked(folder):  # a second process on the same run waits, and then finds it finished
-        keep_graph(folder, kg)
-        for tier, untrained in models.items():
-            if has_tier(folder, tier):
-                _check_finished(folder, tier, kg, untrained, trials)
-                continue
-            _say_plan(kg, tier, untrained, folder)
-            if tier == "kge" and trials:
-                search = Search(kinds[tier], chosen[tier], kg, folder / "search", changed[tier])
-                keep_tier(folder, tier, search.run(trials, max_minutes))
-                _say_trials(search)
-                search.discard_weights()
-            else:
-                trained = untrained.fit(kg, tier_folder(folder, tier), max_minutes, **_earlier(folder, tier, kg))
-                keep_tier(folder, tier, trained)
-                _say_trained(trained.history_)
-        finish_run(folder, kg, preset)
-        _tune(folder)
+        plan = _started(wish, folder)
+        for tier in plan.tiers:
+            plan = _train(plan, tier, wish, folder, changed[tier])
+        _finish(plan, wish, folder)
     say(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
     say(f"Ask it with: cascader predict {folder} ENTITY RELATION")
 
 
-def _check_finished(folder: Path, tier: str, kg: KnowledgeGraph, wanted: Any, trials: int) -> None:  # noqa: ANN401
-    """A tier that is there already must be the one that is asked for; what a search has found may be any."""
-    from cascader.runs import load_tier, tier_folder
+def _check_limits(budget: str | None, max_minutes: float) -> None:
+    if budget is not None and max_minutes < math.inf:
+        raise SettingsError("--budget shares the time between the tiers, --max-minutes limits each. Give one of them.")
+    if not max_minutes > 0:
+        raise SettingsError(f"--max-minutes is {max_minutes:g}, expected more than 0.")
 
-    if not trials:
-        _check_same(folder, tier, load_tier(folder, tier, kg).recipe.as_dict(), wanted.recipe.as_dict())
-    say(f"{tier_folder(folder, tier)} is finished already.")
+
+def _wish(
+    kg: KnowledgeGraph,
+    kinds: dict[str, str],
+    changed: dict[str, dict[str, Any]],
+    preset: str | None,
+    budget: str | None,
+    seed: int,
+    trials: int,
+    max_minutes: float,
+    started: float,
+) -> Wish:
+    """What is asked for; what cannot work shows before anything trains."""
+    from cascader.models.presets import preset as settings_of
+    from cascader.planning import seconds_of
+
+    def chosen(tier: str, name: str) -> dict[str, Any]:
+        return {**settings_of(kinds[tier], name, kg.name), "seed": seed, **changed[tier]}
+
+    for tier, kind in kinds.items():
+        model_of(kind, chosen(tier, preset or "quick"))
+    seconds = None if budget is None else seconds_of(budget)
+    return Wish(kg, kinds, chosen, preset, seconds, trials, max_minutes * 60, started)
+
+
+def _started(wish: Wish, folder: Path) -> "FitPlan":
+    """The graph and the plan in the run's folder, before anything long starts."""
+    from cascader.models.language.texts import has_texts
+    from cascader.planning import save_plan
+    from cascader.runs import has_tier, keep_graph
+
+    keep_graph(folder, wish.kg)
+    plan, is_new = plan_for(wish, folder)
+    if is_new:
+        save_plan(plan, folder)
+    if not all(has_tier(folder, tier) for tier in plan.tiers):
+        if not is_new:
+            say(f"Going on with the plan in {folder}.")
+        say_plan(plan, wish, has_texts(wish.kg))
+    return plan
+
+
+def _train(plan: "FitPlan", tier: str, wish: Wish, folder: Path, fixed: dict[str, Any]) -> "FitPlan":
+    """Train a tier if it is not there yet, and write down what it took."""
+    from cascader.models.embeddings.search import Search
+    from cascader.planning import save_plan
+    from cascader.runs import has_tier, keep_tier, load_tier, tier_folder
+
+    settings = wish.settings_of(tier, plan.tiers[tier].preset)
+    untrained, started = model_of(wish.kinds[tier], settings), time.monotonic()
+    if has_tier(folder, tier):
+        found = load_tier(folder, tier, wish.kg)
+        if not wish.is_searched(tier):
+            check_same(folder, tier, found, untrained)
+        say(f"{tier_folder(folder, tier)} is finished already.")
+        is_written = plan.tiers[tier].took is not None  # not if it was killed in between
+        return plan if is_written else plan.with_took(tier, _seconds(found.history_))
+    _say_settings(wish.kg, tier, untrained, folder)
+    earlier, limit = _earlier(folder, tier, wish.kg), plan.limit(tier)
+    seconds = wish.most_seconds if limit is None else max(limit - (time.monotonic() - started), 0.0)
+    if wish.is_searched(tier):
+        search = Search(wish.kinds[tier], settings, wish.kg, folder / "search", fixed)
+        keep_tier(folder, tier, search.run(wish.trials, seconds / 60))
+        _say_trials(search)
+        search.discard_weights()
+        trained_seconds = sum(trial.seconds for trial in search.trials)
+    else:
+        trained = untrained.fit(wish.kg, tier_folder(folder, tier), seconds / 60, **earlier)
+        keep_tier(folder, tier, trained)
+        _say_trained(trained.history_)
+        trained_seconds = _seconds(trained.history_)
+    # Where an earlier process has trained a part of it, this one's clock has not seen that.
+    plan = plan.with_took(tier, max(trained_seconds, time.monotonic() - started))
+    save_plan(plan, folder)
+    return plan
+
+
+def _seconds(history: dict[str, Any]) -> float:
+    return float(history["seconds"] + history["preparing_seconds"])
+
+
+def _finish(plan: "FitPlan", wish: Wish, folder: Path) -> None:
+    """Tune, calibrate, and say what all of it took."""
+    from cascader.planning import save_plan
+    from cascader.runs import finish_run
+
+    started = time.monotonic()
+    finish_run(folder, wish.kg, plan.presets)
+    _tune(folder)
+    if plan.tuning_took is None:
+        plan = replace(plan, tuning_took=round(time.monotonic() - started, 3))
+        save_plan(plan, folder)
+        say_took(plan)
 
 
 def _tune(folder: Path) -> None:
@@ -139,46 +231,17 @@ def _earlier(folder: Path, tier: str, kg: KnowledgeGraph) -> dict[str, Scorer]:
     return {"earlier": together}
 
 
-def _kinds(tiers: str, model: str, kg: KnowledgeGraph) -> dict[str, str]:
-    """Which tiers there will be, and what each is: {"kge": "complex", "dual": "dual"}."""
-    from cascader.models.embeddings import EMBEDDINGS
-    from cascader.models.language.texts import has_texts
-    from cascader.runs import TIERS
-
-    names = [name.strip() for name in model.split(",")]
-    for name in names:
-        if name not in EMBEDDINGS:
-            raise SettingsError(f"there is no model {name!r}. Choose one of: {', '.join(EMBEDDINGS)}.")
-    if len(names) > _MOST_MODELS:
-        raise SettingsError(f"--model names {len(names)} models, expected one or two.")
-    wanted = tier_names(tiers or ("kge,dual,cross" if has_texts(kg) else "kge"))
-    kinds = {"kge": names[0], "kge2": names[-1]} if len(names) > 1 and "kge" in wanted else {"kge": names[0]}
-    return {tier: kinds.get(tier, tier) for tier in TIERS if tier in {*wanted, *(kinds if "kge" in wanted else ())}}
+def _say_settings(kg: KnowledgeGraph, tier: str, model: Any, folder: Path) -> None:  # noqa: ANN401 - any tier's model
+    what = f"{tier} ({model.name})" if tier != model.name else tier
+    say(f"Training {what} on {kg.name} in {folder}: {len(kg.train):,} triples, {len(kg.entities):,} entities.")
+    say_table(["setting", "value"], [[name, str(value)] for name, value in model.recipe.as_dict().items()])
 
 
-def tier_names(tiers: str) -> list[str]:
-    """Tiers by name, in the order of the cascade."""
-    from cascader.runs import TIERS
-
-    asked = [tier.strip() for tier in tiers.split(",")]
-    for tier in asked:
-        if tier not in TIERS:
-            raise SettingsError(f"there is no tier {tier!r}. Choose from: {', '.join(TIERS)}.")
-    return [tier for tier in TIERS if tier in asked]
-
-
-def _preset(kind: str, preset: str, dataset: str) -> dict[str, Any]:
-    from cascader.models.presets import preset as settings_of
-
-    return settings_of(kind, preset, dataset)
-
-
-def _model(kind: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - any tier's model
-    from cascader.models.embeddings import EMBEDDINGS
-    from cascader.models.language import CrossEncoder, DualEncoder
-
-    kinds: dict[str, Any] = {**EMBEDDINGS, "dual": DualEncoder, "cross": CrossEncoder}
-    return kinds[kind](**settings)
+def _say_trained(history: dict[str, Any]) -> None:
+    best = history["best_epoch"]
+    chosen = f", best on valid after {best}" if best else "; there is no valid to choose on"
+    seconds, preparing = history["seconds"], history["preparing_seconds"]
+    say(f"Trained {history['epoch']} epochs in {seconds:.0f} s, after {preparing:.0f} s of preparing{chosen}.")
 
 
 def _say_trials(search: "Search") -> None:
@@ -195,49 +258,3 @@ def _say_trials(search: "Search") -> None:
             for number, trial in enumerate(search.trials)
         ],
     )
-
-
-def _parsed(settings: list[str], tiers: list[str]) -> dict[str, dict[str, Any]]:
-    """Settings of the form name=value, or tier.name=value, by tier; numbers become numbers."""
-    parsed: dict[str, dict[str, Any]] = {tier: {} for tier in tiers}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise SettingsError(f"--set {setting!r} has no value. Write it as --set name=value.")
-        tier, dot, inner = name.strip().rpartition(".")
-        tier = tier if dot else tiers[0]
-        if tier not in parsed:
-            raise SettingsError(f"--set {setting!r} is for the tier {tier!r}, but --tiers is {','.join(tiers)}.")
-        parsed[tier][inner] = _number_or_text(value.strip())
-    return parsed
-
-
-def _number_or_text(value: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    return value
-
-
-def _check_same(folder: Path, tier: str, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    for name in wanted:
-        if found.get(name) != wanted[name]:
-            raise SettingsError(
-                f"the tier {tier} of {folder} is finished, with {name} {found.get(name)!r} and not {wanted[name]!r}. "
-                "Name another folder with --out."
-            )
-
-
-def _say_plan(kg: KnowledgeGraph, tier: str, model: Any, folder: Path) -> None:  # noqa: ANN401 - any tier's model
-    what = f"{tier} ({model.name})" if tier != model.name else tier
-    say(f"Training {what} on {kg.name} in {folder}: {len(kg.train):,} triples, {len(kg.entities):,} entities.")
-    say_table(["setting", "value"], [[name, str(value)] for name, value in model.recipe.as_dict().items()])
-
-
-def _say_trained(history: dict[str, Any]) -> None:
-    best = history["best_epoch"]
-    chosen = f", best on valid after {best}" if best else "; there is no valid to choose on"
-    seconds, preparing = history["seconds"], history["preparing_seconds"]
-    say(f"Trained {history['epoch']} epochs in {seconds:.0f} s, after {preparing:.0f} s of preparing{chosen}.")

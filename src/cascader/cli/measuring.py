@@ -8,7 +8,7 @@ import typer
 
 from cascader.cli.console import say
 from cascader.cli.evaluations import SplitOption, say_evaluation
-from cascader.cli.fitting import tier_names
+from cascader.cli.tiers import tier_names
 from cascader.errors import SettingsError
 from cascader.graph import KnowledgeGraph, SplitName
 

@@ -51,7 +51,7 @@ class Schedule:
     epochs: int
     valid_every: int = 1  # epochs between two looks at valid
     patience: int = 3  # looks without a gain before it stops
-    max_minutes: float = math.inf
+    max_minutes: float = math.inf  # of preparing and training; one epoch there always is
 
 
 @dataclass
@@ -84,8 +84,13 @@ class History:
         return (
             self.epoch >= schedule.epochs
             or looks_since_best >= schedule.patience
-            or self.seconds >= schedule.max_minutes * 60
+            or not self.has_time(schedule, self.seconds)
         )
+
+    def has_time(self, schedule: Schedule, seconds: float) -> bool:
+        """Whether there is time for another epoch as long as the others, after so many seconds of the loop."""
+        mean = seconds / self.epoch if self.epoch else 0.0
+        return self.epoch == 0 or self.preparing_seconds + seconds + mean <= schedule.max_minutes * 60
 
 
 def summary_of(history: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +125,9 @@ def train(
             _check_finite(loss, history.epoch + 1, checkpoint)
             history.epoch += 1
             history.losses.append(loss)
-            best = _look_at_valid(trainable, schedule, history, best)
+            # What is trained when the time is up gets its look too: else it would be lost.
+            is_last = not history.has_time(schedule, history.seconds + time.monotonic() - started)
+            best = _look_at_valid(trainable, schedule, history, best, is_last)
             history.seconds += time.monotonic() - started
             if checkpoint and (
                 time.monotonic() - saved_at >= _SECONDS_BETWEEN_CHECKPOINTS or history.is_over(schedule)
@@ -134,10 +141,10 @@ def train(
 
 
 def _look_at_valid(
-    trainable: Trainable, schedule: Schedule, history: History, best: dict[str, Tensor] | None
+    trainable: Trainable, schedule: Schedule, history: History, best: dict[str, Tensor] | None, is_last: bool
 ) -> dict[str, Tensor] | None:
     """Validate when it is time, and return the best weights so far."""
-    if history.epoch % schedule.valid_every and history.epoch < schedule.epochs:
+    if history.epoch % schedule.valid_every and history.epoch < schedule.epochs and not is_last:
         return best
     figure = trainable.validate()
     if figure is None:

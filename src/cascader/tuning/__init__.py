@@ -3,7 +3,7 @@
 from cascader.tuning.alphas import best_reranking, best_sum, tune_alpha
 from cascader.tuning.budget import Budget, ReadingSpeed
 from cascader.tuning.keeping import load_tuned, save_tuned
-from cascader.tuning.search import halves_of_valid, tune
+from cascader.tuning.search import halves_of_valid, trial_count, tune
 from cascader.tuning.trials import Plan, Trial, Tuned, described
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "halves_of_valid",
     "load_tuned",
     "save_tuned",
+    "trial_count",
     "tune",
     "tune_alpha",
 ]

@@ -187,6 +187,12 @@ class _Search:
         return mean_reciprocal_rank(cascade, self._both if queries is None else queries, self._filter)
 
 
+def trial_count(read_top: int) -> int:
+    """How many cascades are tried behind one base with a tier that reads pairs: ways to fuse, then pruners."""
+    narrower = sum(k < read_top for k in WIDTHS)
+    return len(_FUSIONS) + 2 * narrower + 1 + 3 * len(QUANTILES)
+
+
 def halves_of_valid(kg: KnowledgeGraph, seed: int) -> tuple[Triples, Triples]:
     """Two random halves of valid, or of as much of it as may be recorded; of a single triple, twice the same."""
     at_most = max(2, _RECORD_BYTES // (2 * 4 * len(kg.entities)))

@@ -247,5 +247,5 @@ def test_presets_are_settings_that_exist():
 
 
 def test_an_unknown_preset_lists_the_known_ones():
-    with pytest.raises(SettingsError, match="complex has no preset 'slow'. Choose one of: quick, best"):
+    with pytest.raises(SettingsError, match="complex has no preset 'slow'. Choose one of: quick, balanced, best"):
         preset("complex", "slow")

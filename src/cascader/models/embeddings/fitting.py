@@ -24,9 +24,7 @@ from cascader.training.optimisers import memory_of, restore_memory
 
 def fit(model: Embedding, kg: KnowledgeGraph, folder: Path | None, max_minutes: float) -> None:
     """Train `model` on `kg`, and leave in it the vectors that were best on valid."""
-    if len(kg.train) == 0:
-        raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
-    _check_memory(model, kg)
+    check_trainable(model, kg)
     recipe, started = model.recipe, time.monotonic()
     training = Training(model, kg)
     schedule = Schedule(recipe.epochs, recipe.valid_every, recipe.patience, max_minutes)
@@ -42,6 +40,13 @@ def _checkpoint(model: Embedding, kg: KnowledgeGraph, folder: Path | None) -> Ch
     settings = {k: v for k, v in model.recipe.as_dict().items() if k not in ("epochs", "patience")}
     identity = {"model": model.name, "data hash": kg.data_hash, **settings}
     return Checkpoint(folder / "checkpoint.safetensors", identity, type(model)().recipe.as_dict())
+
+
+def check_trainable(model: Embedding, kg: KnowledgeGraph) -> None:
+    """Refuse a graph without triples, and one that is too large for the machine."""
+    if len(kg.train) == 0:
+        raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
+    _check_memory(model, kg)
 
 
 def _check_memory(model: Embedding, kg: KnowledgeGraph) -> None:
@@ -90,8 +95,17 @@ class Training:
 
     def train_epoch(self, epoch: int) -> float:
         """Train on every fact once from each side, and return the mean loss."""
-        generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + epoch)
         total, row_count = 0.0, 0
+        for loss, rows in self.steps(epoch):
+            total += loss * rows
+            row_count += rows
+            if not np.isfinite(total):
+                break  # no use to go on: the loop says so
+        return total / row_count
+
+    def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
+        """Train an epoch batch by batch, each with its loss and how many rows it had."""
+        generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + epoch)
         for batch in self._batches(epoch):
             self._optimiser.zero_grad()
             loss = self._loss(batch, generator)
@@ -99,11 +113,7 @@ class Training:
             # Said aloud, or torch warns that nobody has decided.
             with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
                 self._optimiser.step()
-            total += loss.item() * len(batch.queries)
-            row_count += len(batch.queries)
-            if not np.isfinite(total):
-                break  # no use to go on: the loop says so
-        return total / row_count
+            yield loss.item(), len(batch.queries)
 
     def _batches(self, epoch: int) -> Iterator[_Batch]:
         rng = np.random.default_rng([self._recipe.seed, epoch])

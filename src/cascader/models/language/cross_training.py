@@ -63,9 +63,17 @@ class CrossTraining:
 
     def train_epoch(self, epoch: int) -> float:
         """Train one round, and return the mean loss."""
+        losses = []
+        for loss in self.steps(epoch):
+            losses.append(loss)
+            if not np.isfinite(loss):
+                break  # no use to go on: the loop says so
+        return float(np.mean(losses))
+
+    def steps(self, epoch: int) -> Iterator[float]:
+        """Train a round batch by batch, each with its loss."""
         rng = np.random.default_rng([self._recipe.seed, epoch])
         self._modules.train()
-        losses = []
         with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
             torch.manual_seed(self._recipe.seed * 1_000_003 + epoch)
             for places in self._batches(epoch):
@@ -74,14 +82,20 @@ class CrossTraining:
                 loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(self._modules.parameters(), 1.0)
                 self._optimiser.step()
-                losses.append(loss.item())
-                if not np.isfinite(losses[-1]):
-                    break  # no use to go on: the loop says so
-        return float(np.mean(losses))
+                yield loss.item()
+
+    @property
+    def step_count(self) -> int:
+        """How many batches a round has."""
+        return -(-self._round_size // self._recipe.batch_size)
+
+    @property
+    def _round_size(self) -> int:
+        return min(self._recipe.round_queries, len(self._queries))  # on a small graph, one pass
 
     def _batches(self, epoch: int) -> Iterator[IntArray]:
         """The queries of a round: the passes over train lie one after the other, each in an order of its own."""
-        size = min(self._recipe.round_queries, len(self._queries))  # on a small graph, one pass
+        size = self._round_size
         start = (epoch - 1) * size
         stream = np.arange(start, start + size)
         number, place = np.divmod(stream, len(self._queries))

@@ -30,7 +30,7 @@ from cascader.tuning.alphas import best_sum
 _ENTITIES_AT_ONCE = 1024
 _PAIRS_AT_ONCE = 200_000
 #: A look at valid while training need not be at all of it.
-_VALID_TRIPLES = 1000
+VALID_TRIPLES = 1000
 
 
 class DualEncoder(LanguageTier[DualRecipe]):
@@ -58,7 +58,7 @@ class DualEncoder(LanguageTier[DualRecipe]):
     def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
         self._trained = self._text_reader(self.recipe.base, kg)
         self._build(self._trained.base.width, kg)
-        queries = Queries.from_triples(sampled(kg.valid, _VALID_TRIPLES, self.recipe.seed))
+        queries = Queries.from_triples(sampled(kg.valid, VALID_TRIPLES, self.recipe.seed))
 
         def judge() -> float | None:
             """How good the towers are now, in the sum if there is one."""

@@ -51,9 +51,17 @@ class DualTraining:
 
     def train_epoch(self, epoch: int) -> float:
         """Ask every question once, and return the mean loss."""
+        total = 0.0
+        for loss, questions in self.steps(epoch):
+            total += loss * questions
+            if not np.isfinite(total):
+                break  # no use to go on: the loop says so
+        return total / len(self._questions)
+
+    def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
+        """Train an epoch batch by batch, each with its loss and how many questions it had."""
         generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + epoch)
         self._modules.train()
-        total = 0.0
         with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
             torch.manual_seed(self._recipe.seed * 1_000_003 + epoch)
             for asked in self._batches(epoch, generator):
@@ -61,10 +69,12 @@ class DualTraining:
                 loss = self._towers.loss(self._reader, asked)
                 loss.backward()  # type: ignore[no-untyped-call]
                 self._optimiser.step()
-                total += loss.item() * len(asked.anchors)
-                if not np.isfinite(total):
-                    break  # no use to go on: the loop says so
-        return total / len(self._questions)
+                yield loss.item(), len(asked.anchors)
+
+    @property
+    def step_count(self) -> int:
+        """How many batches an epoch has."""
+        return -(-len(self._questions) // self._recipe.batch_size)
 
     def _batches(self, epoch: int, generator: torch.Generator) -> Iterator[Asked]:
         order = np.random.default_rng([self._recipe.seed, epoch]).permutation(len(self._questions))

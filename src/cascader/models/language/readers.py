@@ -84,13 +84,16 @@ class TextReader(nn.Module):
     def _read(self, tokens: Tokens) -> States:
         if len(self.upper):
             return self._lower.read(tokens)
-        path = cache_folder() / "vectors" / f"{self.base.fingerprint()[:16]}.safetensors"
 
         def read(places: IntArray) -> Tensor:
             return self._lower.read(tokens.take(places)).means()
 
-        vectors = VectorStore(path, self.base.width).fetch(tokens.keys("mean"), read)
+        vectors = self._store().fetch(tokens.keys("mean"), read)
         return States(np.arange(len(tokens) + 1), vectors)
+
+    def _store(self) -> VectorStore:
+        path = cache_folder() / "vectors" / f"{self.base.fingerprint()[:16]}.safetensors"
+        return VectorStore(path, self.base.width)
 
 
 class FixedReader:

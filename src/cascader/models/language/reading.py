@@ -21,7 +21,7 @@ from cascader.models.language.batching import padded, token_batches
 from cascader.models.language.texts import Tokens
 from cascader.progress import progress
 
-_TOKENS_AT_ONCE = 4096
+TOKENS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class LowerLayers(nn.Module):
         self.width = base.width
 
     @torch.inference_mode()
-    def read(self, tokens: Tokens, description: str = "reading texts", tokens_at_once: int = _TOKENS_AT_ONCE) -> States:
+    def read(self, tokens: Tokens, description: str = "reading texts", tokens_at_once: int = TOKENS_AT_ONCE) -> States:
         """Read every text once, as "[CLS] text [SEP]"."""
         begin, end = self._base.tokenizer.cls_token_id, self._base.tokenizer.sep_token_id
         counts = tokens.counts + 2

@@ -45,8 +45,7 @@ class LanguageTier(ABC, Generic[AnyRecipe]):
         earlier: Scorer | None = None,
     ) -> Self:
         """Train on the graph's texts; with a `folder`, interrupted training goes on there where it stopped."""
-        if len(kg.train) == 0:
-            raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
+        check_trainable(kg)
         started = time.monotonic()
         training = self._prepare(kg, earlier)
         prepared = time.monotonic() - started
@@ -106,6 +105,12 @@ class LanguageTier(ABC, Generic[AnyRecipe]):
     @abstractmethod
     def _take_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> None:
         """Take what was learnt before, after a look at its shapes."""
+
+
+def check_trainable(kg: KnowledgeGraph) -> None:
+    """Refuse a graph without triples."""
+    if len(kg.train) == 0:
+        raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -20,15 +20,17 @@ class VectorStore:
     def fetch(self, keys: list[str], read: Callable[[IntArray], Tensor]) -> Tensor:
         """The vector of each key, (keys, width); `read` is given the places of those that are missing."""
         stored_keys, stored = self._load()
-        place_of = {key: place for place, key in enumerate(stored_keys)}
-        first_place = {key: place for place, key in reversed(list(enumerate(keys)))}
-        missing = [key for key in first_place if key not in place_of]
+        missing = _missing(keys, stored_keys)
         if missing:
-            new = read(np.array([first_place[key] for key in missing]))
-            stored = torch.cat([stored, new])
-            place_of |= {key: len(stored_keys) + i for i, key in enumerate(missing)}
-            self._save([*stored_keys, *missing], stored)
+            stored = torch.cat([stored, read(np.array(list(missing.values())))])
+            stored_keys = [*stored_keys, *missing]
+            self._save(stored_keys, stored)
+        place_of = {key: place for place, key in enumerate(stored_keys)}
         return stored[torch.tensor([place_of[key] for key in keys], dtype=torch.long)]
+
+    def missing(self, keys: list[str]) -> IntArray:
+        """The places of those keys that have no vector yet, each distinct key once."""
+        return np.array(list(_missing(keys, self._load()[0]).values()), dtype=np.int64)
 
     def _load(self) -> tuple[list[str], Tensor]:
         from safetensors import SafetensorError
@@ -49,3 +51,9 @@ class VectorStore:
     def _save(self, keys: list[str], vectors: Tensor) -> None:
         raw = np.frombuffer(bytes.fromhex("".join(keys)), dtype=np.uint8).reshape(len(keys), -1).copy()
         write_tensors(self._path, {"keys": torch.from_numpy(raw), "vectors": vectors})
+
+
+def _missing(keys: list[str], stored_keys: list[str]) -> dict[str, int]:
+    """The keys that are not stored, with the place where each first stands."""
+    stored = set(stored_keys)
+    return {key: place for place, key in reversed(list(enumerate(keys))) if key not in stored}

@@ -1,0 +1,135 @@
+"""`cascader fit --budget`: the plan, its limits, and what happens when it is killed."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import cascader
+
+QUICK = ("--set", "epochs=2", "--set", "dim=4")
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """A graph whose names say nothing."""
+    (tmp_path / "bare.tsv").write_text("".join(f"Q{i}\tP1\tQ{j}\n" for i in range(9) for j in range(i)))
+    return tmp_path / "bare.tsv"
+
+
+@pytest.fixture
+def likes(tmp_path):
+    rows = [f"abc {a}\tlikes\txyz {b}\n" for a in "abcdefghijkl" for b in "qrstuvwxyz" if a != b]
+    (tmp_path / "likes.tsv").write_text("".join(rows))
+    return tmp_path / "likes.tsv"
+
+
+@pytest.fixture
+def small(tiny_model):
+    """Settings of all three tiers, such that a training takes a moment."""
+    settings = ["epochs=20", "dim=8", f"dual.base={tiny_model}", "dual.epochs=10", f"cross.base={tiny_model}"]
+    settings += ["cross.split_layer=1", "cross.rounds=6", "cross.round_queries=16", "cross.valid_top=3"]
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budget", "0"], "'0' is no duration to plan with"),
+        (["--budget", "soon"], "'soon' is no duration to plan with, expected more than nothing, with a unit: 90s"),
+        (["--budget", "-5m"], "'-5m' is no duration"),
+        (["--budget", "5m", "--max-minutes", "3"], "--budget shares the time between the tiers, --max-minutes limits"),
+        (["--max-minutes", "0"], "--max-minutes is 0, expected more than 0"),
+        (["--seed", "-1"], "seed is -1, expected a whole number"),
+        (["--split-seed", "-1"], "seed is -1, expected a whole number"),
+    ],
+)
+def test_limits_that_cannot_be_exit_with_2(run, bare, tmp_path, options, message):
+    code, _, err = run("fit", bare, "--out", tmp_path / "run", *options)
+    assert (code, (tmp_path / "run").exists()) == (2, False)
+    assert message in " ".join(err.split())
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(run, bare, tmp_path):
+    code, out, _ = run("fit", bare, "--dry-run", "--out", tmp_path / "run")
+    assert (code, (tmp_path / "run").exists()) == (0, False)
+    for words in ("The plan for bare:", "predicted, at most", "complex   quick", "tuning and calibration", "in all"):
+        assert words in out
+    assert "Only embeddings: the graph has no texts for a language model to read." in out
+
+
+def test_a_limit_for_each_tier_is_part_of_the_plan(run, bare, tmp_path):
+    options = ("--set", "epochs=1000000", "--max-minutes", "2", "--dry-run", "--out", tmp_path / "run")
+    code, out, _ = run("fit", bare, "--set", "dim=4", *options)
+    row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["kge"])
+    assert (code, row[-2:]) == (0, ["2", "min"])
+
+
+def test_with_time_enough_the_best_preset_is_taken_and_what_it_took_is_said(run, bare, tmp_path):
+    code, out, _ = run("fit", bare, *QUICK, "--budget", "30m", "--out", tmp_path / "run")
+    assert code == 0
+    assert "The plan for bare, within 30 min" in out
+    assert "Took" in out
+    assert cascader.load_run(tmp_path / "run").about["preset"] == "best"
+    code, out, _ = run("fit", bare, *QUICK, "--budget", "30m", "--out", tmp_path / "run")
+    assert (code, "is finished already" in out, "The plan" in out) == (0, True, False)
+
+
+def test_a_preset_that_is_asked_for_is_kept_whatever_the_budget(run, bare, tmp_path):
+    options = ("--budget", "30m", "--preset", "balanced", "--out", tmp_path / "run")
+    assert run("fit", bare, *QUICK, *options)[0] == 0
+    assert cascader.load_run(tmp_path / "run").about["preset"] == "balanced"
+
+
+def test_a_budget_too_small_trains_the_first_tier_alone_for_as_long_as_there_is(run, likes, small, tmp_path):
+    code, out, _ = run("fit", likes, *small, "--set", "epochs=100000", "--budget", "0.1s", "--out", tmp_path / "run")
+    assert code == 0
+    assert "Left out: dual; with it," in out
+    assert "Left out: cross; it comes behind a tier that is left out." in out
+    assert "The budget is" in out
+    loaded = cascader.load_run(tmp_path / "run")
+    assert list(loaded.tiers) == ["kge"]
+    assert 1 <= loaded.kge.history_["epoch"] < 100000
+
+
+def test_the_seed_draws_the_training_and_the_split_seed_what_is_held_back(run, bare, tmp_path):
+    def fitted(name, *options):
+        assert run("fit", bare, *QUICK, *options, "--out", tmp_path / name)[0] == 0
+        return cascader.load_run(tmp_path / name)
+
+    plain, trained, drawn = fitted("a"), fitted("b", "--seed", "3"), fitted("c", "--split-seed", "3")
+    assert [loaded.kge.recipe.seed for loaded in (plain, trained, drawn)] == [0, 3, 0]
+    assert plain.kg.data_hash == trained.kg.data_hash != drawn.kg.data_hash
+
+
+def test_tiers_that_are_trained_already_are_part_of_a_new_plan(run, likes, small, tmp_path):
+    kge = ("--tiers", "kge", "--set", "epochs=20", "--set", "dim=8")
+    assert run("fit", likes, *kge, "--out", tmp_path / "run")[0] == 0
+    code, out, _ = run("fit", likes, *small, "--dry-run", "--out", tmp_path / "run")
+    assert (code, "trained already" in out) == (0, True)
+
+
+def test_killed_it_goes_on_with_the_same_plan(likes, small, tmp_path):
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "cascader", "fit", str(likes), *small, "--budget", "15m", "--out", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (folder / "tiers" / "kge" / "model.json").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = json.loads((folder / "plan.json").read_text())
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    assert f"Going on with the plan in {folder}." in "".join(finished.stdout.splitlines())
+    after = json.loads((folder / "plan.json").read_text())
+    for tier in ("kge", "dual", "cross"):
+        took = after["tiers"][tier].pop("took")
+        assert took > 0
+        before["tiers"][tier].pop("took")
+    assert after["tiers"] == before["tiers"]
+    assert (after["asked"], after["budget"]) == (before["asked"], 900.0)
+    assert list(cascader.load_run(folder).tiers) == ["kge", "dual", "cross"]
