@@ -59,7 +59,9 @@ def of_validation(error: RequestValidationError) -> Failure:
     place = ".".join(str(part) for part in first["loc"][1:]) or "the body"
     if first["type"] == "too_long" and isinstance(first.get("input"), list):
         found, limit = len(first["input"]), first["ctx"]["max_length"]
-        return failure(413, f"{place} has {found:,} items, at most {limit:,} are allowed. Send them in several requests.")
+        return failure(
+            413, f"{place} has {found:,} items, at most {limit:,} are allowed. Send them in several requests."
+        )
     found = repr(first.get("input"))
     shortened = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…"
     return failure(422, f"{place}: {first['msg']}, found {shortened}. See /openapi.json for what is expected.")
