@@ -9,12 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from cascader.errors import CascaderError
 from cascader.serve.limits import Batching
-
-
-class BusyError(CascaderError):
-    """Too many questions wait already."""
+from cascader.serve.refusals import BusyError
 
 
 @dataclass(eq=False)

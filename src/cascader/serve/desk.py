@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cascader.errors import CascaderError, DataError, UnknownNameError
+from cascader.errors import DataError, UnknownNameError
 from cascader.graph import Entity, Queries
 from cascader.predictions import Answered, Answering, Verdict
 from cascader.progress import no_progress
@@ -21,14 +21,11 @@ from cascader.serve.counting import Counted
 from cascader.serve.limits import Batching, Limits
 from cascader.serve.naming import Names
 from cascader.serve.problems import problem_of
+from cascader.serve.refusals import LateError
 from cascader.serve.stops import Stop, stops_of, within_pairs, within_seconds
 
 #: Triples that are judged at once, before others get their turn.
 _TRIPLES_AT_ONCE = 20
-
-
-class LateError(CascaderError):
-    """An answer took longer than a client may wait."""
 
 
 @dataclass(frozen=True)

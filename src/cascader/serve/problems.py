@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from cascader.errors import CascaderError, StorageError, UnknownNameError
-from cascader.serve.batching import BusyError
 from cascader.serve.bodies import Problem
+from cascader.serve.refusals import BusyError, LateError
 
 _SHOWN = 200  # characters of what was found
 
@@ -36,8 +36,6 @@ def failure(status: int, error: str, **headers: str) -> Failure:
 
 def problem_of(error: BaseException) -> Failure:
     """What to say of an error."""
-    from cascader.serve.desk import LateError
-
     match error:
         case UnknownNameError():
             return Failure(404, Problem(error=str(error), suggestions=list(error.candidates)))
@@ -64,10 +62,8 @@ def of_validation(error: RequestValidationError) -> Failure:
         return failure(422, "the body is not marked as JSON. Send it with the header Content-Type: application/json.")
     found = repr(first.get("input"))
     shortened = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…"
-    return failure(
-        422,
-        f"{place}: {first['msg'].removeprefix('Value error, ')}, found {shortened}. See /openapi.json for what is expected.",
-    )
+    said = first["msg"].removeprefix("Value error, ")
+    return failure(422, f"{place}: {said}, found {shortened}. See /openapi.json for what is expected.")
 
 
 def of_http(error: HTTPException) -> Failure:

@@ -6,9 +6,6 @@ from scipy.sparse import csr_array
 from cascader.graph import FloatArray, IntArray, KnowledgeGraph, Relation, Side
 from cascader.graph.names import fold
 
-#: With fewer than these, close spellings are looked for too.
-_FEW = 3
-
 
 class EntitySearch:
     """Looks for a text in all names and ids, in any case and spacing.
@@ -26,14 +23,12 @@ class EntitySearch:
     def find(self, text: str) -> list[int]:
         """Those that start with the text first, then those with a word that does, then those that hold it.
 
-        Among equals, who has most facts comes first. Where few are found, close spellings follow.
+        Among equals, who has most facts comes first. Where there is none of them, close spellings are given.
         """
         wanted = fold(text)
         nearness = {i: near for i, of in enumerate(self._texts) if (near := _nearness(wanted, of)) is not None}
         found = sorted(nearness, key=lambda i: (nearness[i], -self._degrees[i]))
-        if len(found) < _FEW:
-            found += [i for i in self._kg.closest_entities(text) if i not in nearness]
-        return found
+        return found or self._kg.closest_entities(text)
 
 
 def _nearness(wanted: str, texts: tuple[str, ...]) -> int | None:
