@@ -16,12 +16,21 @@ from cascader.errors import SettingsError
 from cascader.runs import load_run
 from cascader.serve.app import create_app
 from cascader.serve.guards import is_loopback, request_log
+from cascader.serve.limits import Batching
 
 #: How long open requests may take when the server is told to end.
 _GRACE_SECONDS = 5
 
 
-def serve(folder: Path, *, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
+def serve(
+    folder: Path,
+    *,
+    host: str,
+    port: int,
+    token: str,
+    ready: Callable[[str], None],
+    batching: Batching = Batching(),  # noqa: B008 - a frozen value
+) -> None:
     """Serve a run until SIGINT or SIGTERM; `ready` is told the address once requests are answered."""
     if not is_loopback(host) and not token:
         raise SettingsError(
@@ -29,7 +38,7 @@ def serve(folder: Path, *, host: str, port: int, token: str, ready: Callable[[st
             "127.0.0.1."
         )
     with _bound(host, port) as listener, _ended_by_signals() as ending:
-        app = create_app(load_run(folder), host=host, token=token)
+        app = create_app(load_run(folder), host=host, token=token, batching=batching)
         _log_requests()
         name = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
