@@ -30,6 +30,7 @@ def test_the_graph_tells_all_that_a_client_needs_before_it_asks(words):
     assert all(tier["parameters"] > 0 for tier in graph["tiers"])
     assert sum(relation["count"] for relation in graph["relations"]) == sum(graph["triple_counts"].values())
     assert (graph["has_probabilities"], graph["reads_new"], graph["has_report"]) == (True, True, False)
+    assert len({example["entity"]["id"] for example in graph["examples"]}) == 3
     for example in graph["examples"]:
         found = ask(words, entity=example["entity"]["id"], relation=example["relation"]["id"], side=example["side"])
         assert found.status_code == 200
@@ -101,6 +102,7 @@ def test_a_new_entity_is_answered_by_its_text(words):
     assert found["question"]["anchor"]["name"] == "pink"
     assert found["known"] == []
     assert [answer["probability"] for answer in found["answers"]] == [None, None]
+    assert found["cost"]["valid_mrr"] is None
 
 
 def test_seconds_are_a_budget_too(words):

@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from fastapi.testclient import TestClient
 
-from cascader.serve import Limits
+from cascader.runs import load_run
+from cascader.serve import Limits, create_app
 from tests.serve.conftest import client_of
 
 JSON = {"content-type": "application/json"}
@@ -155,6 +157,17 @@ def test_when_too_many_wait_the_next_is_sent_away(plain_folder):
         assert busy
         assert all("1 questions wait already" in error for error in busy)
         assert client.post("/api/answer", json=questions[0]).status_code == 200
+
+
+def test_a_mistake_of_ours_is_no_traceback_for_the_client_but_one_in_the_log(plain_folder, caplog):
+    app = create_app(load_run(plain_folder))
+    app.add_api_route("/api/boom", lambda: 1 // 0)
+    with caplog.at_level("INFO"), TestClient(app, base_url="http://localhost") as client:
+        body = refused(client.get("/api/boom"), 500)
+    assert "division" not in body["error"]
+    (line,) = (json.loads(record.message) for record in caplog.records if record.name == "cascader.serve.requests")
+    assert line["status"] == 500
+    assert "ZeroDivisionError" in line["error"]
 
 
 def test_every_answer_is_json_that_others_can_read(words):

@@ -161,9 +161,9 @@ def _graph_body(desk: Desk) -> bodies.Graph:
             bodies.Example(
                 entity=bodies.Named.of(kg.entities[entity]),
                 relation=bodies.Named.of(kg.relations[relation]),
-                side="tail",
+                side=side,
             )
-            for entity, relation in example_questions(kg)
+            for entity, relation, side in example_questions(kg)
         ],
     )
 

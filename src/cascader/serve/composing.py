@@ -59,7 +59,7 @@ class Composer:
                 seconds=seconds,
                 tiers=stop.tiers,
                 is_whole=found.is_whole,
-                valid_mrr=stop.valid_mrr,
+                valid_mrr=None if asked.new else stop.valid_mrr,  # valid asks of no new entity
             ),
         )
 

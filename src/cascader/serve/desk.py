@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cascader.errors import DataError, UnknownNameError
+from cascader.errors import CascaderError, DataError, UnknownNameError
 from cascader.graph import Entity, Queries
 from cascader.predictions import Answered, Answering, Verdict
 from cascader.progress import no_progress
@@ -78,8 +78,13 @@ class Desk:
 
     async def answer_batch(self, asks: Sequence[Ask]) -> list[Answers | Problem]:
         """The answers to several questions; one that cannot be answered does not keep the others from it."""
-        found = await asyncio.gather(*(self.answer(ask) for ask in asks), return_exceptions=True)
-        return [each if isinstance(each, Answers) else problem_of(each).body for each in found]
+        return list(await asyncio.gather(*(self._answer_or_problem(ask) for ask in asks)))
+
+    async def _answer_or_problem(self, ask: Ask) -> Answers | Problem:
+        try:
+            return await self.answer(ask)
+        except CascaderError as error:
+            return problem_of(error).body
 
     async def classify(self, triples: Sequence[tuple[str, str, str]]) -> Verdicts:
         """Whether triples are true."""

@@ -34,8 +34,8 @@ def failure(status: int, error: str, **headers: str) -> Failure:
     return Failure(status, Problem(error=error), {name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def problem_of(error: BaseException) -> Failure:
-    """What to say of an error."""
+def problem_of(error: CascaderError) -> Failure:
+    """What to say of an error that the client can do something about."""
     match error:
         case UnknownNameError():
             return Failure(404, Problem(error=str(error), suggestions=list(error.candidates)))
@@ -43,10 +43,8 @@ def problem_of(error: BaseException) -> Failure:
             return failure(429, str(error), Retry_After="1")
         case LateError() | StorageError():
             return failure(503, str(error), Retry_After="5")
-        case CascaderError():
-            return failure(422, str(error))
         case _:
-            return failure(500, "something went wrong in the server, which its log describes. Ask something else.")
+            return failure(422, str(error))
 
 
 def of_validation(error: RequestValidationError) -> Failure:

@@ -6,6 +6,8 @@ from scipy.sparse import csr_array
 from cascader.graph import FloatArray, IntArray, KnowledgeGraph, Relation, Side
 from cascader.graph.names import fold
 
+_SIDES: tuple[Side, ...] = ("tail", "head")
+
 
 class EntitySearch:
     """Looks for a text in all names and ids, in any case and spacing.
@@ -78,12 +80,17 @@ def _order(facts: IntArray, shares: FloatArray) -> list[int]:
     return order
 
 
-def example_questions(kg: KnowledgeGraph, count: int = 3) -> list[tuple[int, int]]:
-    """Entities and relations to start with: of the commonest relations, who has most facts; no entity twice."""
-    degrees = kg.degrees()
-    found: dict[int, int] = {}
-    for relation in np.argsort(-np.bincount(kg.train[:, 1], minlength=len(kg.relations)), kind="stable").tolist():
-        heads = np.setdiff1d(kg.train[kg.train[:, 1] == relation, 0], list(found))
-        if len(heads) and len(found) < count:
-            found[int(heads[degrees[heads].argmax()])] = relation
-    return list(found.items())
+def example_questions(kg: KnowledgeGraph, count: int = 3) -> list[tuple[int, int, Side]]:
+    """Questions to start with: of the commonest relations, then backwards, who has most facts; no entity twice."""
+    degrees, commonest = kg.degrees(), np.argsort(-np.bincount(kg.train[:, 1]), kind="stable").tolist()
+    slots: list[tuple[int, Side]] = [(relation, side) for side in _SIDES for relation in commonest]
+    found: dict[int, tuple[int, int, Side]] = {}
+    for relation, side in slots * count:
+        if len(found) == count:
+            break
+        anchors = np.unique(kg.train[kg.train[:, 1] == relation, 0 if side == "tail" else 2])
+        left = np.setdiff1d(anchors, list(found))
+        if len(left):
+            entity = int(left[degrees[left].argmax()])
+            found[entity] = entity, relation, side
+    return list(found.values())
