@@ -4,9 +4,11 @@ import json
 import shutil
 import signal
 import socket
+import statistics
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -49,6 +51,19 @@ def test_every_request_is_a_line_of_json_without_the_token(plain_folder, tmp_pat
     assert set(first) == {"time", "method", "path", "status", "ms", "questions", "pairs_read"}
     assert (first["method"], first["path"], first["status"]) == ("GET", "/api/health", 401)
     assert (second["path"], second["status"], second["questions"]) == ("/api/batch", 200, 3)
+
+
+def test_small_answers_are_sent_at_once(plain_folder):
+    with server_of(plain_folder) as (_, address):
+        connection = HTTPConnection(address.removeprefix("http://"))
+        times = []
+        for _ in range(20):
+            started = time.monotonic()
+            connection.request("GET", "/api/health")
+            connection.getresponse().read()
+            times.append(time.monotonic() - started)
+        connection.close()
+    assert statistics.median(times) < 0.03  # a delayed acknowledgement takes 0.04
 
 
 def test_a_slow_client_keeps_nobody_waiting(plain_folder):

@@ -91,7 +91,8 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError, OverflowError) as error:
         raise SettingsError(f"{host!r} and port {port} are no address: {error}. Take --host 127.0.0.1.") from error
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
+    # Only of sockets that name their protocol does asyncio turn delays off: else each answer would wait some 40 ms.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(address)
