@@ -122,3 +122,6 @@ class TestNames:
     def test_a_name_like_nothing_else_says_so(self, kg):
         with pytest.raises(UnknownNameError, match="Nothing looks like it"):
             kg.entity_index("000")
+
+    def test_the_closest_names_can_be_asked_for(self, kg):
+        assert [kg.entities[place].id for place in kg.closest_entities("Beethofen", limit=1)] == ["Q3"]

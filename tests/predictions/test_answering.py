@@ -45,6 +45,13 @@ def test_known_facts_take_part_and_are_marked_if_they_are_wanted(kg, answering):
     assert len(answers) == len(kg.entities)
 
 
+def test_answers_come_with_what_they_have_cost(kg, answering):
+    found = list(answering.answered(questions(kg)[:3], top=2))
+    assert [(answered.pairs, answered.is_whole, len(answered.predictions)) for answered in found] == [(8, True, 2)] * 3
+    late = answering.within(1e-9).answered(questions(kg)[:1])
+    assert [(answered.pairs, answered.is_whole) for answered in late] == [(0, False)]
+
+
 def test_improbable_answers_are_left_out(kg, answering):
     everyone = [answer for answers in answering.predict(questions(kg)) for answer in answers]
     probable = [answer for answers in answering.predict(questions(kg), min_probability=0.3) for answer in answers]

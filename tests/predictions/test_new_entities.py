@@ -12,6 +12,7 @@ from cascader.graph import Candidates, Entity, KnowledgeGraph, Queries, Relation
 from cascader.models.embeddings import ComplEx
 from cascader.models.language import CrossEncoder, DualEncoder
 from cascader.models.language.dual_encoder import load_dual_encoder
+from cascader.models.language.reading import LowerLayers
 from cascader.predictions import Answering, about_new, entity_of
 from cascader.predictions.new_entities import Estimated
 
@@ -58,6 +59,20 @@ def test_a_copy_of_an_entity_gets_the_scores_of_the_entity_from_the_cross_encode
     copies = cross.about_new([kg.entities[5], kg.entities[2]])
     assert np.allclose(copies.score(both_sides(1), candidates), before, atol=1e-5)
     assert np.array_equal(cross.score(both_sides(2), candidates), before)
+
+
+def test_of_a_new_entity_nothing_but_its_text_is_read(kg, tiers, monkeypatch):
+    cross, candidates = tiers["cross"], Candidates.from_lists([[6, 7, 8], [0, 1]])
+    cross.score(both_sides(2), candidates)
+    read, texts = LowerLayers.read, []
+
+    def counted(self, tokens, *others):
+        texts.append(len(tokens))
+        return read(self, tokens, *others)
+
+    monkeypatch.setattr(LowerLayers, "read", counted)
+    cross.about_new([entity_of("pink: something pink")]).score(both_sides(0), candidates)
+    assert texts == [1]
 
 
 def test_an_embedding_puts_a_new_entity_where_its_neighbours_are(kg, tiers):

@@ -7,7 +7,7 @@ from cascader.errors import DataError, SettingsError
 from cascader.graph import Entity, KnowledgeGraph
 from cascader.models.language.base_model import load_base_model
 from cascader.models.language.batching import token_batches
-from cascader.models.language.texts import GraphTexts, Tokens, check_texts, phrase_of, text_of
+from cascader.models.language.texts import GraphTexts, Tokens, as_read, check_texts, phrase_of, text_of
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,11 @@ def test_tokens_are_those_of_the_tokenizer_cut_at_the_limit(base):
     assert [base.tokenizer.convert_ids_to_tokens(tokens[i].tolist()) for i in range(3)] == [["a", "b", "c"], [], ["e"]]
     taken = tokens.take(np.array([2, 0]))
     assert [taken[0].tolist(), taken[1].tolist()] == [tokens[2].tolist(), tokens[0].tolist()]
+
+
+@pytest.mark.parametrize(("limit", "read"), [(2, "a, "), (3, "a, b"), (5, "a, b cd"), (9, "a, b cd")])
+def test_a_text_is_known_as_far_as_it_is_read(base, limit, read):
+    assert as_read("a, b cd", base, limit) == read.rstrip()
 
 
 def test_keys_depend_on_the_tokens_and_on_nothing_else(base):

@@ -23,6 +23,16 @@ def text_of(entity: Entity) -> str:
     return f"{name}: {description}" if description else name
 
 
+def as_read(text: str, base: BaseModel, limit: int) -> str:
+    """The text as far as it is read: its first `limit` tokens."""
+    if len(text) <= limit:  # a token has at least a character
+        return text
+    cut = base.tokenizer(
+        text, add_special_tokens=False, truncation=True, max_length=limit, return_offsets_mapping=True
+    )["offset_mapping"]
+    return text[: cut[-1][1]] if len(cut) == limit else text
+
+
 def phrase_of(relation_name: str, predicts_tail: bool) -> str:
     """A relation as text, with a marker for the side: asked backwards it is another question."""
     return relation_name if predicts_tail else f"reverse of {relation_name}"
@@ -79,11 +89,6 @@ class Tokens:
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         return Tokens(offsets, self.ids[np.repeat(self.offsets[texts], counts) + within])
-
-    def followed_by(self, others: "Tokens") -> "Tokens":
-        """These texts, and the others behind them."""
-        offsets = np.concatenate([self.offsets, self.offsets[-1] + others.offsets[1:]])
-        return Tokens(offsets, np.concatenate([self.ids, others.ids]))
 
     @property
     def counts(self) -> IntArray:

@@ -1,0 +1,144 @@
+"""The server as a process of its own: how it starts, what it logs, what it survives, how it ends."""
+
+import json
+import shutil
+import signal
+import socket
+import statistics
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.serve.conftest import server_of
+
+QUESTION = {"entity": "red", "relation": "of"}
+
+
+def fetch(url, body=None, **headers):
+    """The status and the JSON of an answer."""
+    content = None if body is None else json.dumps(body).encode()
+    request = Request(url, content, {"Content-Type": "application/json", **headers})
+    try:
+        with urlopen(request, timeout=60) as response:
+            return response.status, json.load(response)
+    except HTTPError as error:
+        return error.code, json.load(error)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_end_it_ends_well(plain_folder, number):
+    with server_of(plain_folder) as (process, address):
+        assert fetch(f"{address}/api/answer", QUESTION)[0] == 200
+        process.send_signal(number)
+        assert process.wait(timeout=30) == 0
+
+
+def test_every_request_is_a_line_of_json_without_the_token(plain_folder, tmp_path):
+    log = tmp_path / "log"
+    with log.open("w") as errors, server_of(plain_folder, "--token", "hush", errors=errors) as (process, address):
+        assert fetch(f"{address}/api/health", Authorization="Bearer wrong")[0] == 401
+        assert fetch(f"{address}/api/batch", {"questions": [QUESTION] * 3}, Authorization="Bearer hush")[0] == 200
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+    text = log.read_text()
+    assert "hush" not in text
+    first, second = (json.loads(line) for line in text.splitlines())
+    assert set(first) == {"time", "method", "path", "status", "ms", "questions", "pairs_read"}
+    assert (first["method"], first["path"], first["status"]) == ("GET", "/api/health", 401)
+    assert (second["path"], second["status"], second["questions"]) == ("/api/batch", 200, 3)
+
+
+def test_small_answers_are_sent_at_once(plain_folder):
+    with server_of(plain_folder) as (_, address):
+        connection = HTTPConnection(address.removeprefix("http://"))
+        times = []
+        for _ in range(20):
+            started = time.monotonic()
+            connection.request("GET", "/api/health")
+            connection.getresponse().read()
+            times.append(time.monotonic() - started)
+        connection.close()
+    assert statistics.median(times) < 0.03  # a delayed acknowledgement takes 0.04
+
+
+def test_a_slow_client_keeps_nobody_waiting(plain_folder):
+    with server_of(plain_folder) as (process, address):
+        host, port = address.removeprefix("http://").split(":")
+        slow = [socket.create_connection((host, int(port))) for _ in range(20)]
+        for number, connection in enumerate(slow):
+            line = b"POST /api/answer HTTP/1.1\r\nHost: localhost\r\n"
+            whole = line + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+            connection.sendall(whole if number % 2 else line)
+        started = time.monotonic()
+        with ThreadPoolExecutor(8) as clients:
+            answers = list(clients.map(lambda _: fetch(f"{address}/api/answer", QUESTION)[0], range(40)))
+        assert answers == [200] * 40
+        assert time.monotonic() - started < 8  # the slow ones are waited for longer than that
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+        for connection in slow:
+            connection.close()
+
+
+def test_it_goes_on_when_the_run_is_removed(words_folder, tmp_path):
+    folder = shutil.copytree(words_folder, tmp_path / "words")
+    with server_of(folder) as (process, address):
+        assert fetch(f"{address}/api/answer", QUESTION)[0] == 200
+        shutil.rmtree(folder)
+        for entity in (f"e{i}" for i in range(16)):
+            status, found = fetch(f"{address}/api/answer", {"entity": entity, "relation": "of"})
+            assert status == 200, found
+        assert fetch(f"{address}/api/answer", {"new": {"name": "pink"}, "relation": "of"})[0] == 200
+        assert fetch(f"{address}/api/classify", {"triples": [["red", "of", "sea"]]})[0] == 200
+        assert fetch(f"{address}/api/graph")[1]["has_report"] is False
+        assert fetch(f"{address}/report")[0] == 404
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+        assert not folder.exists()
+
+
+def serve(run, *arguments):
+    code, _, err = run("serve", *arguments)
+    return code, err
+
+
+def test_a_port_that_is_in_use_is_said_at_once(run, plain_folder):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, err = serve(run, plain_folder, "--port", port)
+    assert code == 2
+    assert f"port {port} of 127.0.0.1 is in use. Choose another with --port" in err
+
+
+def test_other_machines_need_a_token(run, plain_folder):
+    code, err = serve(run, plain_folder, "--host", "0.0.0.0")
+    assert code == 2
+    assert "can be reached from other machines" in err
+    assert "--token" in err
+
+
+def test_an_address_that_is_none_is_an_error_in_one_sentence(run, plain_folder):
+    code, err = serve(run, plain_folder, "--host", "no such host", "--token", "x")
+    assert code == 2
+    assert err.startswith("error: 'no such host' and port 8000 are no address")
+
+
+def test_a_folder_without_a_run_is_an_error_in_one_sentence(run, tmp_path):
+    code, err = serve(run, tmp_path, "--port", 0)
+    assert code == 2
+    assert "holds no finished run" in err
+
+
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
+def test_without_the_extra_it_says_how_to_install_it(run, plain_folder, monkeypatch, package):
+    for name in [name for name in sys.modules if name.startswith("cascader.serve")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    code, err = serve(run, plain_folder)
+    assert code == 2
+    assert 'pip install "cascader[serve]"' in err
