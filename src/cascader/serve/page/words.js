@@ -1,0 +1,51 @@
+// How numbers and questions are said.
+
+const whole = new Intl.NumberFormat("en-GB");
+
+/** 4,699 */
+export const count = (value) => whole.format(value);
+
+/** "1 pair", "20 pairs" */
+export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+
+/** A probability for people: "43.2 %", "< 0.1 %", "–" where there is none. */
+export function percent(probability) {
+  if (probability === null || probability === undefined) return "–";
+  if (probability < 0.001) return "< 0.1 %";
+  if (probability > 0.999) return "> 99.9 %";
+  return `${(100 * probability).toFixed(1)} %`;
+}
+
+/** "8 ms", "0.24 s", "12 s" */
+export function seconds(value) {
+  if (value < 0.0995) return `${Math.max(1, Math.round(1000 * value))} ms`;
+  return value < 10 ? `${value.toFixed(2)} s` : `${Math.round(value)} s`;
+}
+
+/** ".487" reads as a share, so: "0.487" */
+export const share = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
+
+/** The two ends of a question with "?" at the one that is asked for. */
+export const ends = (anchor, side) => (side === "tail" ? [anchor, "?"] : ["?", anchor]);
+
+/** "aspirin treats ?" */
+export function sentence(anchor, relation, side) {
+  const [head, tail] = ends(anchor, side);
+  return `${head} ${relation} ${tail}`;
+}
+
+/** What a kind of model is called. */
+const KINDS = { DualEncoder: "dual encoder", CrossEncoder: "cross encoder" };
+export const kindOf = (tier) => (tier ? (KINDS[tier.kind] ?? tier.kind) : "");
+
+/** How a rank has moved, in words; `before` is null for the first tier. */
+export function movement(before, step, entityCount) {
+  if (before === null) return `puts it at rank ${count(step.rank)} of ${count(entityCount)}.`;
+  if (step.pruned) {
+    const where = step.rank === before ? `it stays at rank ${count(step.rank)}` : `it goes to rank ${count(step.rank)}`;
+    return `did not read it (${step.pruned}); ${where}.`;
+  }
+  if (step.rank < before) return `lifts it from rank ${count(before)} to ${count(step.rank)}.`;
+  if (step.rank > before) return `lowers it from rank ${count(before)} to ${count(step.rank)}.`;
+  return `leaves it at rank ${count(step.rank)}.`;
+}
