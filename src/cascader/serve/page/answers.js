@@ -4,7 +4,7 @@ import { byId, element } from "./dom.js";
 import { colourOf, rankPicture } from "./picture.js";
 import { count, counted, kindOf, movement, percent } from "./words.js";
 
-const SMALL = { width: 150, height: 52 };
+const SMALL = { width: 150, height: 62 };
 const LARGE = { width: 340, height: 190, left: 58, right: 30, top: 18, bottom: 34, names: true };
 const GLIDE = { duration: 350, easing: "cubic-bezier(.2, .7, .2, 1)" };
 
@@ -31,23 +31,25 @@ export class AnswerList {
     this.glide(before);
   }
 
-  around(list, { answers, known, question }, top) {
+  around(list, { answers, known, known_count: knownCount, question }, top) {
     const parts = [];
     if (answers.length > 0) parts.push(list);
     else parts.push(element("p", { class: "note" }, "There is no answer that the graph does not know already."));
     if (answers.length >= top && top < 100) {
       parts.push(element("button", { type: "button", class: "quiet more", id: "more", onclick: this.more }, "More answers"));
     }
-    if (known.length > 0) parts.push(this.known(known));
+    if (known.length > 0) parts.push(this.known(known, knownCount ?? known.length));
     else if (!question.is_new) parts.push(element("p", { class: "note" }, "The graph has no answer to this question yet."));
     return parts;
   }
 
-  known(known) {
+  known(known, knownCount) {
     const items = known.map((entity) =>
       element("li", {}, this.link(entity), entity.id === entity.name ? null : element("span", { class: "id" }, entity.id)),
     );
-    const title = `Already in the graph: ${counted(known.length, "fact")}`;
+    const title = `Already in the graph: ${counted(knownCount, "fact")}`;
+    const left = knownCount - known.length;
+    if (left > 0) items.push(element("li", { class: "id" }, `and ${count(left)} more`));
     return element(
       "details",
       { class: "known", open: known.length <= 12 },
@@ -82,7 +84,7 @@ export class AnswerList {
     const what = element(
       "div",
       { class: "what" },
-      element("h2", {}, this.link(answer), " ", ...tags(answer, move)),
+      element("h2", {}, this.link(answer), " ", ...tags(answer, response, move)),
       answer.id === answer.name ? null : element("span", { class: "id" }, answer.id),
       answer.description ? element("p", { class: "description" }, answer.description) : null,
     );
@@ -99,7 +101,8 @@ export class AnswerList {
       return element(
         "li",
         { class: colourOf(this.places.get(step.tier) ?? 0) },
-        element("p", {}, element("b", {}, step.tier), ` ${kindOf(tier)} `, movement(before, step, this.graph.entity_count)),
+        element("p", {}, element("b", {}, step.tier), " ", element("span", { class: "kind" }, kindOf(tier))),
+        element("p", {}, movement(before, step, this.graph.entity_count)),
         element("p", { class: "numbers" }, step.words.replace(`${step.tier}: `, "")),
       );
     });
@@ -137,8 +140,9 @@ export class AnswerList {
   }
 }
 
-function tags(answer, move) {
+function tags(answer, { question }, move) {
   const found = [];
+  if (answer.id === question.anchor.id) found.push(element("span", { class: "tag" }, "itself"));
   if (answer.is_known) found.push(element("span", { class: "tag" }, "known"));
   if (move === "new") found.push(element("span", { class: "tag up" }, "new here"));
   else if (move > 0) found.push(element("span", { class: "tag up", title: `${move} up` }, `▲ ${move}`));

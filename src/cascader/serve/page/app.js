@@ -11,7 +11,7 @@ import { colourOf } from "./picture.js";
 import { tellTheme } from "./theming.js";
 import { askForToken } from "./token.js";
 import { Trail } from "./trail.js";
-import { count, counted, ends, percent, sentence } from "./words.js";
+import { counted, ends, kindOf, percent, sentence } from "./words.js";
 
 const STEP = 10; // answers that "More answers" adds
 
@@ -142,6 +142,7 @@ class Page {
     byId("moved").textContent = isComparable ? movesInWords(moves) : "";
     this.list.show(response, moves, question.top);
     show(byId("toolbar"));
+    show(byId("with-known").parentElement, !question.isNew); // of a new entity, nothing is known
     this.noteProbabilities(response);
     announce(spoken(response, isComparable ? movesInWords(moves) : ""));
   }
@@ -185,13 +186,17 @@ class Page {
       const address = addressOf({ ...this.question, entity: entity.id, relation: relation.id, side });
       return element("li", {}, element("a", { href: address }, ...phrase(entity, relation, side)));
     });
-    const title = element("h2", {}, "For example");
-    this.clear(...(examples.length > 0 ? [title, element("ul", { class: "examples" }, ...examples)] : []));
+    this.clear(
+      ...(examples.length > 0 ? [element("h2", {}, "For example"), element("ul", { class: "examples" }, ...examples)] : []),
+      element("h2", {}, "The tiers of this run, from the quick one to the one that reads most closely"),
+      element("ol", { class: "tiers" }, ...this.graph.tiers.map(tierLine)),
+    );
   }
 
   showProblem(error) {
     if (!(error instanceof Problem)) console.error(error);
     this.shown = null;
+    this.trail.show(false);
     document.title = "cascader";
     if (error.status === 404) this.form.fill({ ...this.question, relation: "" }, null);
     byId("answers-title").textContent = error.status === 404 ? "No such name" : "That did not work";
@@ -219,6 +224,11 @@ function phrase(anchor, relation, side) {
   const [head, tail] = ends(anchor.name, side);
   const end = (text) => element("span", { class: text === "?" ? "asked" : "given" }, text);
   return [end(head), " ", element("span", { class: "relation" }, relation.name), " ", end(tail)];
+}
+
+function tierLine(tier, place) {
+  const kind = element("span", { class: "kind" }, `${kindOf(tier)}, ${counted(tier.parameters, "parameter")}`);
+  return element("li", {}, element("span", { class: `tier ${colourOf(place)}` }, tier.name), " ", kind);
 }
 
 function headline(anchor, relation, side) {

@@ -46,7 +46,7 @@ export class BudgetSlider {
 
   /** What the answers cost. */
   showCost(cost) {
-    const fromStore = cost.pairs_from_store > 0 ? `, ${count(cost.pairs_from_store)} of them earlier` : "";
+    const fromStore = cost.pairs_from_store > 0 ? ` and ${count(cost.pairs_from_store)} kept from before` : "";
     const tiers = cost.tiers.flatMap((tier, i) => [
       i > 0 ? " → " : "",
       element("span", { class: `tier ${colourOf(this.places.get(tier) ?? 0)}` }, tier),

@@ -77,6 +77,7 @@ export class QuestionForm {
     this.relation.replaceChildren(...groups(this.options));
     this.relation.disabled = this.options.length === 0;
     if (this.options.length > 0) this.select(this.options[0].id, this.options[0].side);
+    else this.relation.append(element("option", {}, "Choose an entity first"));
     show(byId("sides"), this.options.length > 0);
   }
 

@@ -10,7 +10,7 @@ export const colourOf = (place) => `series-${place % SERIES}`;
 
 /** A line of dots, one for each tier, each with its rank; `worst` is the rank at the bottom. */
 export function rankPicture(trace, worst, places, size) {
-  const { width, height, left = 14, right = 14, top = 14, bottom = 14, names = false } = size;
+  const { width, height, left = 20, right = 20, top = 12, bottom = 12, names = false } = size;
   const across = (step) => (trace.length === 1 ? width / 2 : left + (step * (width - left - right)) / (trace.length - 1));
   const down = (rank) => top + ((height - top - bottom) * Math.log(rank)) / Math.log(Math.max(worst, 10));
   const points = trace.map((step, place) => ({ ...step, x: across(place), y: down(step.rank) }));

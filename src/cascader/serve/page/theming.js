@@ -13,7 +13,11 @@ const isDark = () => {
 /** Let the button say and change which theme holds. */
 export function tellTheme() {
   const button = byId("theme");
-  const tell = () => button.setAttribute("aria-pressed", String(isDark()));
+  const tell = () => {
+    const other = isDark() ? "Light" : "Dark";
+    button.textContent = other;
+    button.setAttribute("aria-label", `${other} theme`);
+  };
   button.addEventListener("click", () => {
     const theme = isDark() ? "light" : "dark";
     document.documentElement.dataset.theme = theme;

@@ -28,16 +28,17 @@ export class Trail {
     return [...this.before(question), crumb].slice(-LONGEST);
   }
 
-  show() {
+  /** Show the crumbs; the last one is what the page is about, unless that has failed. */
+  show(isThere = true) {
     const { crumbs } = this;
-    const last = crumbs.length - 1;
+    const last = isThere ? crumbs.length - 1 : crumbs.length;
     const items = crumbs.map(({ name, address }, place) =>
       place === last
         ? element("li", { "aria-current": "page" }, name)
         : element("li", {}, element("a", { href: address, "data-crumb": String(place) }, name)),
     );
     byId("trail").firstElementChild.replaceChildren(...items);
-    show(byId("trail"), crumbs.length > 1);
+    show(byId("trail"), last > 0);
   }
 }
 

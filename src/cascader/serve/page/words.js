@@ -34,18 +34,19 @@ export function sentence(anchor, relation, side) {
   return `${head} ${relation} ${tail}`;
 }
 
-/** What a kind of model is called. */
 const KINDS = { DualEncoder: "dual encoder", CrossEncoder: "cross encoder" };
+
+/** What a tier's kind of model is called. */
 export const kindOf = (tier) => (tier ? (KINDS[tier.kind] ?? tier.kind) : "");
 
 /** How a rank has moved, in words; `before` is null for the first tier. */
 export function movement(before, step, entityCount) {
-  if (before === null) return `puts it at rank ${count(step.rank)} of ${count(entityCount)}.`;
+  if (before === null) return `Puts it at rank ${count(step.rank)} of ${count(entityCount)}.`;
   if (step.pruned) {
-    const where = step.rank === before ? `it stays at rank ${count(step.rank)}` : `it goes to rank ${count(step.rank)}`;
-    return `did not read it (${step.pruned}); ${where}.`;
+    const where = step.rank === before ? "stays at" : "is now at";
+    return `Did not read it (${step.pruned}); it ${where} rank ${count(step.rank)}.`;
   }
-  if (step.rank < before) return `lifts it from rank ${count(before)} to ${count(step.rank)}.`;
-  if (step.rank > before) return `lowers it from rank ${count(before)} to ${count(step.rank)}.`;
-  return `leaves it at rank ${count(step.rank)}.`;
+  if (step.rank < before) return `Lifts it from rank ${count(before)} to ${count(step.rank)}.`;
+  if (step.rank > before) return `Lowers it from rank ${count(before)} to ${count(step.rank)}.`;
+  return `Leaves it at rank ${count(step.rank)}.`;
 }
