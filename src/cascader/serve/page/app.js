@@ -14,6 +14,7 @@ import { Trail } from "./trail.js";
 import { counted, ends, kindOf, percent, sentence } from "./words.js";
 
 const STEP = 10; // answers that "More answers" adds
+const MOST_SUGGESTIONS = 8;
 
 class Page {
   constructor(graph) {
@@ -95,7 +96,7 @@ class Page {
       else await this.showAnswers(question, asking.signal);
     } catch (error) {
       if (error.name === "AbortError" || asking.signal.aborted) return;
-      this.showProblem(error);
+      await this.showProblem(error, asking.signal);
     }
     if (asking.signal.aborted) return;
     byId("answers").setAttribute("aria-busy", "false");
@@ -193,7 +194,9 @@ class Page {
     );
   }
 
-  showProblem(error) {
+  async showProblem(error, signal) {
+    const meant = await this.meant(error.suggestions ?? [], signal);
+    if (signal.aborted) return;
     if (!(error instanceof Problem)) console.error(error);
     this.shown = null;
     this.trail.show(false);
@@ -203,17 +206,27 @@ class Page {
     byId("anchor-text").textContent = "";
     const message = element("p", { class: "problem" }, error instanceof Problem ? error.message : `The page failed: ${error.message}`);
     const again = element("button", { type: "button", class: "quiet", onclick: () => this.display({ moveFocus: true }) }, "Try again");
-    const meant = (error.suggestions ?? []).map((name) => this.suggestion(name));
-    this.clear(message, meant.length > 0 ? element("div", { class: "meant" }, element("p", {}, "Did you mean"), ...meant) : again);
+    this.clear(message, ...(meant.length > 0 ? [element("h2", {}, "Did you mean"), element("ul", { class: "meant" }, ...meant)] : [again]));
     announce(error.message);
     byId("answers-title").focus();
   }
 
-  /** A button that asks again with a name that the graph has. */
-  suggestion(name) {
-    const relation = this.graph.relations.find((each) => each.id === name || each.name === name);
-    const instead = relation ? { ...this.question, relation: relation.id } : this.about(name);
-    return element("button", { type: "button", class: "quiet", onclick: () => this.go(instead, { moveFocus: true }) }, name);
+  /** Buttons that ask again with what the graph has; ids say little, so names and descriptions go with them. */
+  async meant(ids, signal) {
+    const relation = (id) => this.graph.relations.find((each) => each.id === id);
+    const described = async (id) => relation(id) ?? this.entity(id, signal).catch(() => ({ id, name: id }));
+    const found = await Promise.all(ids.slice(0, MOST_SUGGESTIONS).map(described));
+    return found.map(({ id, name, description }) => {
+      const instead = relation(id) ? { ...this.question, relation: id } : this.about(id);
+      const ask = () => this.go(instead, { moveFocus: true });
+      return element(
+        "li",
+        {},
+        element("button", { type: "button", class: "quiet", onclick: ask }, name),
+        id === name ? null : element("span", { class: "id" }, id),
+        description ? element("p", { class: "description" }, description) : null,
+      );
+    });
   }
 }
 
