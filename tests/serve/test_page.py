@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
@@ -21,7 +21,7 @@ uvicorn = pytest.importorskip("uvicorn", reason='needs the extra: pip install "c
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PICTURES = Path(__file__).parents[2] / "artefacts" / "page"
-HOSTILE = "<img src=x onerror='window.wasRun=1'><script>window.wasRun=1</script>"
+HOSTILE = "<img src=x onerror='wasRun=1'>"  # short: the language models read only the beginning of a text
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 TOKEN = "a token of the tests"  # noqa: S105
 
@@ -327,9 +327,9 @@ def test_markup_in_a_text_is_shown_and_never_run(opened):
     page.get_by_label("Entity", exact=True).fill("disease B")
     page.get_by_role("option").first.wait_for()
     assert HOSTILE in page.get_by_role("option").first.inner_text()
-    page.goto(page.url.split("?")[0] + "?" + "name=%3Cimg%20src%3Dx%20onerror%3D%22window.wasRun%3D1%22%3E&relation=treats&side=tail")
+    page.goto(page.url.split("?")[0] + "?" + urlencode({"name": HOSTILE, "relation": "treats", "side": "tail"}))
     asked(page)
-    assert page.locator("h1").inner_text().startswith("<img src=x")
+    assert page.locator("h1").inner_text() == f"{HOSTILE} treats ?"
     assert page.evaluate("window.wasRun") is None
     assert page.locator("main img").count() == 0
 
@@ -337,10 +337,10 @@ def test_markup_in_a_text_is_shown_and_never_run(opened):
 def test_a_token_is_asked_for_once(opened, run):
     with served(run, token=TOKEN) as origin:
         page = opened(QUESTION, origin=origin)
-        page.get_by_label("Token").fill("another one")
+        page.locator("#token").fill("another one")
         page.keyboard.press("Enter")
         page.get_by_text("was not accepted").wait_for()
-        page.get_by_label("Token").fill(TOKEN)
+        page.locator("#token").fill(TOKEN)
         page.keyboard.press("Enter")
         asked(page)
         assert TOKEN not in page.url
