@@ -149,6 +149,10 @@ class Run:
             cascade = Cascade(first, name=name)
         else:
             cascade = self.tuned(engine).plan(budget or Budget(), question_count).trial.cascade
+        return self.calibrated(cascade)
+
+    def calibrated(self, cascade: Cascade) -> Answering:
+        """What answers with a cascade of this run's tiers; its probabilities are calibrated now if they never were."""
         return Answering(self.kg, cascade, self._calibration(cascade))
 
     def judging(self, answering: Answering) -> Answering:

@@ -4,7 +4,7 @@ from cascader.cascade.answers import Answer, Trace, answer, answers_of, mask_of
 from cascader.cascade.blend import Alpha, Fusion, PrunedTail, Scale, add_up, blend, mask_known, rerank
 from cascader.cascade.cascade import Cascade, Tier
 from cascader.cascade.clock import Clock
-from cascader.cascade.steps import Cost, Step, Tally
+from cascader.cascade.steps import Cost, Step, Tally, pairs_of
 from cascader.pruning import Pruner, TopK
 
 __all__ = [
@@ -28,5 +28,6 @@ __all__ = [
     "blend",
     "mask_known",
     "mask_of",
+    "pairs_of",
     "rerank",
 ]

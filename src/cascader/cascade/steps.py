@@ -32,6 +32,11 @@ class Step:
         return cls(tier, scores, None, nobody, alpha, 0, 0.0, is_whole=False)
 
 
+def pairs_of(steps: list[Step], row: int) -> int:
+    """How many pairs of a query were asked for, by all tiers that read pairs."""
+    return sum(int(step.candidates.counts[row]) for step in steps if step.candidates is not None)
+
+
 @dataclass
 class Cost:
     """What a tier has cost so far."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import data, demonstrating, describing, evaluations, fitting, measuring, predicting, reporting
+from cascader.cli import data, demonstrating, describing, evaluations, fitting, measuring, predicting, reporting, serving
 from cascader.cli.console import complain
 from cascader.errors import CascaderError
 
@@ -28,6 +28,7 @@ app.command()(predicting.predict)
 app.command()(predicting.classify)
 app.command()(describing.describe)
 app.command()(reporting.report)
+app.command()(serving.serve)
 app.command()(evaluations.baseline)
 app.command()(evaluations.compare)
 app.command()(evaluations.table)

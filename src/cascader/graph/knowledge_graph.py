@@ -119,6 +119,10 @@ class KnowledgeGraph:
         """The index of the relation with this id or name."""
         return self._relation_names.index(text)
 
+    def closest_entities(self, text: str, limit: int = 5) -> list[int]:
+        """The entities whose names look most like `text`, best first."""
+        return self._entity_names.closest(text, limit)
+
     def query(self, anchor: str, relation: str, side: Side = "tail") -> Queries:
         """Ask (anchor, relation, ?), or (?, relation, anchor) with `side="head"`."""
         if side not in ("head", "tail"):

@@ -7,11 +7,22 @@ from functools import cached_property
 import numpy as np
 
 from cascader.calibration import Calibration
-from cascader.cascade import Answer, Cascade, answers_of, mask_of
+from cascader.cascade import Answer, Cascade, answers_of, mask_of, pairs_of
 from cascader.errors import DataError, SettingsError
-from cascader.graph import BoolArray, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries, Side, Triples
+from cascader.graph import (
+    BoolArray,
+    Candidates,
+    Entity,
+    FloatArray,
+    IntArray,
+    KnowledgeGraph,
+    KnownAnswers,
+    Queries,
+    Side,
+    Triples,
+)
 from cascader.graph.arrays import triple_keys
-from cascader.predictions.prediction import Prediction, Verdict
+from cascader.predictions.prediction import Answered, Prediction, Verdict
 
 #: What one block of dense scores may take, traces and probabilities aside.
 _BLOCK_BYTES = 16 << 20
@@ -38,17 +49,25 @@ class Answering:
 
         What the graph knows, in whatever split, is left out; or, `with_known`, takes part and is marked.
         """
-        if top < 1:
-            raise SettingsError(f"the {top} best answers were asked for, expected at least 1.")
         if min_probability > 0 and self.calibration is None:
             raise DataError(
                 "there are no probabilities to go by: they need a valid split, and are not known for new entities. "
                 "Leave the least probability out."
             )
+        for found in self.answered(queries, top=top, with_known=with_known):
+            yield [e for e in found.predictions if e.probability is None or e.probability >= min_probability]
+
+    def answered(self, queries: Queries, *, top: int = 10, with_known: bool = False) -> Iterator[Answered]:
+        """The same as `predict`, all of it, with what each question has cost."""
+        if top < 1:
+            raise SettingsError(f"the {top} best answers were asked for, expected at least 1.")
         cascade = self.cascade.knowing(None if with_known else self._known)
         for block in queries.blocks(self._block_size):
-            for found in self._block(cascade, block, top, with_known):
-                yield [each for each in found if each.probability is None or each.probability >= min_probability]
+            yield from self._block(cascade, block, top, with_known)
+
+    def known_of(self, queries: Queries) -> Candidates:
+        """What the graph knows of each query, in whatever split."""
+        return self._known.of(queries)
 
     @cached_property
     def _known(self) -> KnownAnswers:
@@ -59,7 +78,7 @@ class Answering:
     def _block_size(self) -> int:
         return max(1, min(_BLOCK_QUESTIONS, _BLOCK_BYTES // (4 * len(self.kg.entities))))
 
-    def _block(self, cascade: Cascade, queries: Queries, top: int, with_known: bool) -> Iterator[list[Prediction]]:
+    def _block(self, cascade: Cascade, queries: Queries, top: int, with_known: bool) -> Iterator[Answered]:
         steps = list(cascade.steps(queries))
         scores = steps[-1].blended
         is_known = mask_of(queries, self._known, scores.shape)
@@ -67,7 +86,8 @@ class Answering:
         probabilities = None if self.calibration is None else self.calibration.probabilities(queries, scores, is_known)
         for row, answers in enumerate(answers_of(steps, top, hidden=hidden, is_known=is_known)):
             of_row = None if probabilities is None else probabilities[row]
-            yield [self._prediction(queries, row, answer, of_row) for answer in answers]
+            predictions = [self._prediction(queries, row, answer, of_row) for answer in answers]
+            yield Answered(predictions, pairs_of(steps, row), all(step.is_whole for step in steps))
 
     def _prediction(self, queries: Queries, row: int, answer: Answer, probabilities: FloatArray | None) -> Prediction:
         return Prediction(

@@ -59,6 +59,15 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class Answered:
+    """The answers to a question, and what they have cost."""
+
+    predictions: list[Prediction]
+    pairs: int  # that were asked for, whether they were read now or before
+    is_whole: bool  # False: the time was up before all of them were read
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Whether a triple is held for true."""
 

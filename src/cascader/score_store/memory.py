@@ -38,6 +38,14 @@ class MemoryStore:
         self._keys: IntArray = np.empty(0, dtype=np.int64)  # ascending
         self._scores: FloatArray = np.empty(0, dtype=np.float32)
 
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @property
+    def keys(self) -> IntArray:
+        """All pairs that it has, ascending; shape (pairs,)."""
+        return self._keys
+
     def find(self, keys: IntArray) -> FloatArray:
         """The score of each pair, NaN where there is none; shape (keys,)."""
         if len(self._keys) == 0:

@@ -33,13 +33,13 @@ class StoredScorer:
         self.engine = LocalEngine() if engine is None else engine
         self.pairs_asked = 0  #: how many pairs it was asked for, each distinct pair of a call once
         self.pairs_computed = 0  #: how many of them were in no store
-        self._numbering = PairKeys(len(kg.entities), len(kg.relations))
+        self.numbering = PairKeys(len(kg.entities), len(kg.relations))
         # Scores that are to stay in this process's memory must be computed in it.
-        self._task = Task(Call(score_shard, (self._numbering,)), None if isinstance(self.store, MemoryStore) else load)
+        self._task = Task(Call(score_shard, (self.numbering,)), None if isinstance(self.store, MemoryStore) else load)
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query, those that were scored before from the store; shape (candidates,)."""
-        keys, place_of = np.unique(self._numbering.of(queries, candidates), return_inverse=True)
+        keys, place_of = np.unique(self.numbering.of(queries, candidates), return_inverse=True)
         self.pairs_asked += len(keys)
         scores = self.store.find(keys)
         missing = int(np.isnan(scores).sum())
@@ -60,7 +60,7 @@ class StoredScorer:
 
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
-        count, entity_count = len(queries), self._numbering.entity_count
+        count, entity_count = len(queries), self.numbering.entity_count
         everyone = np.tile(np.arange(entity_count, dtype=np.int32), count)
         candidates = Candidates(np.arange(count + 1) * entity_count, everyone)
         return self.score(queries, candidates).reshape(count, entity_count)

@@ -96,7 +96,7 @@ class ScoreStore:
         """Look whether the manifest has changed, and take in what is new."""
         path = self.folder / MANIFEST
         version = _version_of(path)
-        if version == self._version:
+        if version is None or version == self._version:  # of a folder that was removed, what was taken in still holds
             return
         saved = read_json(path)
         if saved.get("format") != FORMAT or saved.get("identity") != self._identity:

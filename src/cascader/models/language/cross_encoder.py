@@ -160,6 +160,9 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
         everyone = np.tile(np.arange(offsets[-1] // max(count, 1), dtype=np.int32), count)
         return self.score(queries, Candidates(offsets.astype(np.int64), everyone)).reshape(count, -1)
 
+    def _language_model(self) -> BaseModel:
+        return self._base
+
     # Keeping.
 
     @property

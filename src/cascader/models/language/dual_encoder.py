@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ class DualEncoder(LanguageTier[DualRecipe]):
 
     def about_new(self, entities: Sequence[Entity], kg: KnowledgeGraph) -> "NewAnchors":
         """What answers questions about entities that the graph does not have: only their texts are read."""
-        base, nothing = self._load_base(), np.empty((0, 3), dtype=np.int32)
+        base, nothing = self._language_model(), np.empty((0, 3), dtype=np.int32)
         of_new = KnowledgeGraph(kg.name, tuple(entities), kg.relations, nothing, nothing, nothing)
         texts = GraphTexts.of(of_new, base, self.recipe.max_tokens)
         reader = TextReader(base, texts, self.recipe.tuned_layers).eval()
@@ -138,12 +139,18 @@ class DualEncoder(LanguageTier[DualRecipe]):
             of_graph = normalize(self._reader.entities(torch.arange(self._entity_count)), dim=1)
             return NewAnchors(scorer, (new @ of_graph.T).numpy())
 
+    def _language_model(self) -> BaseModel:
+        """One that was saved is only now loaded, and then stays."""
+        if not hasattr(self, "_load_base"):
+            raise NotFittedError("the dual encoder has not been fitted. Call fit(kg), or load it from a folder.")
+        return self._load_base()
+
     # Keeping.
 
     @property
     def parameter_count(self) -> int:
         """How many numbers it consists of, the language model's among them."""
-        modules = self._encoder().encoder, self._towers
+        modules = self._language_model().encoder, self._towers
         return sum(parameter.numel() for module in modules for parameter in module.parameters())
 
     def _encoder(self) -> BaseModel:
@@ -178,7 +185,7 @@ class DualEncoder(LanguageTier[DualRecipe]):
         self._towers.eval()
         self.entities_ = tensors["entities"]
         base = str(folder / "encoder") if self.recipe.tuned_layers else self.recipe.base
-        self._load_base = lambda: load_base_model(base)
+        self._load_base = cache(lambda: load_base_model(base))
         self._reader = FixedReader(texts["entities"], texts["relations"], lambda: self._text_reader(base, kg).eval())
 
 

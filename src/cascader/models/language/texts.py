@@ -23,6 +23,16 @@ def text_of(entity: Entity) -> str:
     return f"{name}: {description}" if description else name
 
 
+def as_read(text: str, base: BaseModel, limit: int) -> str:
+    """The text as far as it is read: its first `limit` tokens."""
+    if len(text) <= limit:  # a token has at least a character
+        return text
+    cut = base.tokenizer(
+        text, add_special_tokens=False, truncation=True, max_length=limit, return_offsets_mapping=True
+    )["offset_mapping"]
+    return text[: cut[-1][1]] if len(cut) == limit else text
+
+
 def phrase_of(relation_name: str, predicts_tail: bool) -> str:
     """A relation as text, with a marker for the side: asked backwards it is another question."""
     return relation_name if predicts_tail else f"reverse of {relation_name}"

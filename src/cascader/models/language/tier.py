@@ -12,7 +12,9 @@ from torch import Tensor
 from cascader.errors import DataError
 from cascader.graph import KnowledgeGraph
 from cascader.models.keeping import read_model, write_model
+from cascader.models.language.base_model import BaseModel
 from cascader.models.language.recipes import CrossRecipe, DualRecipe
+from cascader.models.language.texts import as_read
 from cascader.scorer import Scorer
 from cascader.training import Schedule, Trainable, summary_of, train
 from cascader.training.checkpoints import Checkpoint
@@ -73,6 +75,16 @@ class LanguageTier(ABC, Generic[AnyRecipe]):
         settings = {name: value for name, value in self.recipe.as_dict().items() if name not in _MAY_GROW}
         identity = {"model": self.name, "data hash": kg.data_hash, self.beside_earlier: earlier is not None, **settings}
         return Checkpoint(Path(folder) / "checkpoint.safetensors", identity, type(self.recipe)().as_dict())
+
+    # Reading.
+
+    def as_read(self, text: str) -> str:
+        """A text of an entity as far as this tier reads it."""
+        return as_read(text, self._language_model(), self.recipe.max_tokens)
+
+    @abstractmethod
+    def _language_model(self) -> BaseModel:
+        """What texts are cut into tokens and read with."""
 
     # Keeping.
 

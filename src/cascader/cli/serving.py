@@ -1,0 +1,35 @@
+"""`cascader serve`: a run as an API and a page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cascader.cli.console import say
+from cascader.errors import MissingExtraError
+
+
+def serve(
+    run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")],
+    host: Annotated[
+        str, typer.Option("--host", help="The address to serve on; other machines reach 0.0.0.0.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes any that is free.")] = 8000,
+    token: Annotated[
+        str,
+        typer.Option("--token", envvar="CASCADER_TOKEN", help="What every request to the API must bring along."),
+    ] = "",
+) -> None:
+    """Serve a run: a page to ask and explore in a browser, and the same as a JSON API.
+
+    Example: cascader serve runs/wordnet/complex-quick --port 8000
+    """
+    try:
+        from cascader.serve import serve as serve_run
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette"):
+            raise
+        raise MissingExtraError(
+            f'serving needs {error.name}, which is not installed. Install it with: pip install "cascader[serve]"'
+        ) from error
+    serve_run(run, host=host, port=port, token=token, ready=lambda url: say(f"Serving {run} at {url}"))
