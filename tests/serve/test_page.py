@@ -51,7 +51,7 @@ def run(tmp_path_factory, tiny_model):
     kg, folder = drugs(), tmp_path_factory.mktemp("page") / "run"
     keep_graph(folder, kg)
     keep_tier(folder, "kge", ComplEx(dim=4, epochs=2).fit(kg))
-    keep_tier(folder, "dual", DualEncoder(base=tiny_model, dim=8, hidden=16, epochs=2).fit(kg))
+    keep_tier(folder, "dual", DualEncoder(base=tiny_model, dim=8, hidden=16, epochs=30, learning_rate=0.01).fit(kg))
     cross = CrossEncoder(base=tiny_model, rounds=1, round_queries=32, split_layer=1).fit(kg)
     keep_tier(folder, "cross", cross)
     finish_run(folder, kg, "tests")
@@ -407,9 +407,13 @@ def test_it_fits_and_everyone_can_read_it(opened, theme, size):
     page.get_by_role("option").first.wait_for()
     page.keyboard.press("ArrowDown")
     looked_at(page, f"search-{theme}-{shape}")
-    page.goto(page.url.split("?")[0] + "?entity=drug+CC")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_everyone_can_read_what_went_wrong(opened, theme):
+    page = opened("/?entity=drug+CC", theme=theme, size=NARROW)
     page.locator(".problem").wait_for()
-    looked_at(settled(page), f"problem-{theme}-{shape}")
+    looked_at(settled(page), f"problem-{theme}-narrow")
 
 
 def looked_at(page, name):
