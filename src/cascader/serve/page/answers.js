@@ -5,7 +5,7 @@ import { colourOf, rankPicture } from "./picture.js";
 import { count, counted, kindOf, movement, percent } from "./words.js";
 
 const SMALL = { width: 150, height: 62 };
-const LARGE = { width: 340, height: 190, left: 58, right: 30, top: 18, bottom: 34, names: true };
+const LARGE = { width: 340, height: 190, left: 84, right: 30, top: 18, bottom: 34, names: true };
 const GLIDE = { duration: 350, easing: "cubic-bezier(.2, .7, .2, 1)" };
 
 /** The list; `addressOf` gives the address of the question about an entity, `more` asks for more answers. */

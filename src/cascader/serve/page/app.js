@@ -47,6 +47,11 @@ class Page {
     byId("with-known").addEventListener("change", (event) => {
       this.go({ ...this.question, withKnown: event.target.checked }, { isSame: true });
     });
+    byId("whole-text").addEventListener("click", (event) => {
+      const isCut = byId("anchor-text").classList.toggle("cut");
+      event.target.setAttribute("aria-expanded", String(!isCut));
+      event.target.textContent = isCut ? "Read on" : "Read less";
+    });
     byId("as-tsv").addEventListener("click", () => this.save(asTable, "tsv", "text/tab-separated-values"));
     byId("as-json").addEventListener("click", () => this.save(asJson, "json", "application/json"));
   }
@@ -113,6 +118,7 @@ class Page {
     byId("with-known").checked = question.withKnown;
     const response = await answer(bodyOf(question), signal);
     if (signal.aborted) return;
+    question.relation = response.question.relation.id;
     history.replaceState({ trail: this.trail.at(question, response.question.anchor.name) }, "", addressOf(question));
     this.trail.show();
     this.present(question, response);
@@ -138,7 +144,7 @@ class Page {
     const moves = isComparable ? movesSince(earlier.response.answers, response.answers) : new Map();
     this.shown = { question, response };
     headline(anchor, relation, side);
-    byId("anchor-text").textContent = anchor.description;
+    describeAnchor(anchor.description);
     this.slider.showCost(response.cost);
     byId("moved").textContent = isComparable ? movesInWords(moves) : "";
     this.list.show(response, moves, question.top);
@@ -166,7 +172,7 @@ class Page {
     byId("answers").setAttribute("aria-busy", "true");
     if (isSame) return; // what is there stays, dimmed, until it is reranked
     byId("answers-title").textContent = "";
-    byId("anchor-text").textContent = "";
+    describeAnchor("");
     this.clear(skeleton());
   }
 
@@ -181,8 +187,9 @@ class Page {
     this.trail.show();
     document.title = `${this.graph.name} – cascader`;
     byId("answers-title").textContent = "Which links does the graph lack?";
-    byId("anchor-text").textContent =
-      "Choose an entity and a relation. Every answer says how probable it is, and what each tier made of it.";
+    describeAnchor(
+      "Choose an entity and a relation. Every answer says how probable it is, and what each tier made of it.",
+    );
     const examples = this.graph.examples.map(({ entity, relation, side }) => {
       const address = addressOf({ ...this.question, entity: entity.id, relation: relation.id, side });
       return element("li", {}, element("a", { href: address }, ...phrase(entity, relation, side)));
@@ -201,9 +208,9 @@ class Page {
     this.shown = null;
     this.trail.show(false);
     document.title = "cascader";
-    if (error.status === 404) this.form.fill({ ...this.question, relation: "" }, null);
+    if (error.status === 404) this.form.fill({ ...this.question, relation: "" }, this.entities.get(this.question.entity) ?? null);
     byId("answers-title").textContent = error.status === 404 ? "No such name" : "That did not work";
-    byId("anchor-text").textContent = "";
+    describeAnchor("");
     const message = element("p", { class: "problem" }, error instanceof Problem ? error.message : `The page failed: ${error.message}`);
     const again = element("button", { type: "button", class: "quiet", onclick: () => this.display({ moveFocus: true }) }, "Try again");
     this.clear(message, ...(meant.length > 0 ? [element("h2", {}, "Did you mean"), element("ul", { class: "meant" }, ...meant)] : [again]));
@@ -242,6 +249,17 @@ function phrase(anchor, relation, side) {
 function tierLine(tier, place) {
   const kind = element("span", { class: "kind" }, `${kindOf(tier)}, ${counted(tier.parameters, "parameter")}`);
   return element("li", {}, element("span", { class: `tier ${colourOf(place)}` }, tier.name), " ", kind);
+}
+
+/** A long text shows its beginning; a button shows the rest. */
+function describeAnchor(text) {
+  const described = byId("anchor-text");
+  const button = byId("whole-text");
+  described.textContent = text;
+  described.classList.add("cut");
+  button.setAttribute("aria-expanded", "false");
+  button.textContent = "Read on";
+  show(button, described.scrollHeight > described.clientHeight + 1);
 }
 
 function headline(anchor, relation, side) {

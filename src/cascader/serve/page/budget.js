@@ -2,7 +2,7 @@
 
 import { byId, debounced, element, show } from "./dom.js";
 import { colourOf } from "./picture.js";
-import { count, counted, seconds, share } from "./words.js";
+import { count, counted, digitsFor, seconds, share } from "./words.js";
 
 const WAIT = 180;
 
@@ -11,10 +11,11 @@ export class BudgetSlider {
   constructor(graph, choose) {
     this.stops = graph.budgets;
     this.places = new Map(graph.tiers.map((tier, place) => [tier.name, place]));
+    this.digits = digitsFor(this.stops.map((stop) => stop.valid_mrr));
     this.range = byId("pairs");
     this.range.max = String(Math.max(0, this.stops.length - 1));
     show(byId("budget"), this.stops.length > 1);
-    byId("stops").replaceChildren(...this.stops.map(stopLabel));
+    byId("stops").replaceChildren(...this.stops.map((stop) => stopLabel(stop, this.digits)));
     this.set(null);
     const chosen = debounced(() => choose(this.pairs), WAIT);
     this.range.addEventListener("input", () => {
@@ -40,22 +41,24 @@ export class BudgetSlider {
     const place = Number(this.range.value);
     const stop = this.stops[place];
     if (!stop) return;
-    this.range.setAttribute("aria-valuetext", `${counted(stop.pairs, "pair")}, ${stop.tiers.join(", ")}, valid MRR ${share(stop.valid_mrr)}`);
+    this.range.setAttribute("aria-valuetext", `${counted(stop.pairs, "pair")}, ${stop.tiers.join(", ")}, valid MRR ${share(stop.valid_mrr, this.digits)}`);
     [...byId("stops").children].forEach((each, i) => each.classList.toggle("chosen", i === place));
   }
 
   /** What the answers cost. */
   showCost(cost) {
-    const fromStore = cost.pairs_from_store > 0 ? ` and ${count(cost.pairs_from_store)} kept from before` : "";
+    const pairs = cost.pairs_read + cost.pairs_from_store;
+    const kept = cost.pairs_read === 0 ? "all" : count(cost.pairs_from_store);
+    const fromStore = cost.pairs_from_store > 0 ? `, ${kept} kept from before` : "";
     const tiers = cost.tiers.flatMap((tier, i) => [
       i > 0 ? " → " : "",
       element("span", { class: `tier ${colourOf(this.places.get(tier) ?? 0)}` }, tier),
     ]);
     const rows = [
-      ["Pairs read", `${count(cost.pairs_read)}${fromStore}`],
+      ["Pairs read", `${count(pairs)}${fromStore}`],
       ["Time", `${seconds(cost.seconds)}${cost.is_whole ? "" : ", cut short"}`],
       ["Tiers", tiers],
-      ["MRR on valid", share(cost.valid_mrr)],
+      ["MRR on valid", share(cost.valid_mrr, this.digits)],
     ];
     byId("cost").replaceChildren(
       ...rows.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, ...[value].flat()))),
@@ -64,8 +67,8 @@ export class BudgetSlider {
   }
 }
 
-function stopLabel(stop) {
-  return element("li", {}, element("b", {}, count(stop.pairs)), element("span", {}, share(stop.valid_mrr)));
+function stopLabel(stop, digits) {
+  return element("li", {}, element("b", {}, count(stop.pairs)), element("span", {}, share(stop.valid_mrr, digits)));
 }
 
 /** How each answer moved since another ranking: ranks risen, or "new"; nothing where it stayed. */

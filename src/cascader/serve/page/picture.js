@@ -4,6 +4,7 @@ import { drawn } from "./dom.js";
 import { count } from "./words.js";
 
 const SERIES = 6;
+const AXIS = 34; // between the numbers of the scale and the first dot
 
 /** The class that gives a tier its colour, the same as in the report. */
 export const colourOf = (place) => `series-${place % SERIES}`;
@@ -23,8 +24,8 @@ export function rankPicture(trace, worst, places, size) {
     "aria-label": points.map((point) => `rank ${count(point.rank)} after ${point.tier}`).join(", "),
   });
   for (let decade = 1; decade <= Math.max(worst, 10); decade *= 10) {
-    picture.append(drawn("line", { x1: names ? left - 8 : 0, x2: width, y1: down(decade), y2: down(decade), class: "decade" }));
-    if (names) picture.append(label(left - 14, down(decade) + 3.5, count(decade), "end", "soft"));
+    picture.append(drawn("line", { x1: names ? left - AXIS : 0, x2: width, y1: down(decade), y2: down(decade), class: "decade" }));
+    if (names) picture.append(label(left - AXIS - 6, down(decade) + 3.5, count(decade), "end", "soft"));
   }
   picture.append(drawn("polyline", { points: points.map(({ x, y }) => `${x},${y}`).join(" "), class: "climb" }));
   for (const point of points) {

@@ -22,8 +22,14 @@ export function seconds(value) {
   return value < 10 ? `${value.toFixed(2)} s` : `${Math.round(value)} s`;
 }
 
-/** ".487" reads as a share, so: "0.487" */
-export const share = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
+/** An MRR: "0.487". */
+export const share = (value, digits = 3) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+
+/** As many digits as tell neighbours apart, within reason. */
+export function digitsFor(values) {
+  const isTelling = (digits) => values.every((value, i) => i === 0 || share(value, digits) !== share(values[i - 1], digits));
+  return [3, 4].find(isTelling) ?? 5;
+}
 
 /** The two ends of a question with "?" at the one that is asked for. */
 export const ends = (anchor, side) => (side === "tail" ? [anchor, "?"] : ["?", anchor]);
