@@ -226,6 +226,7 @@ def test_every_answer_is_the_next_question_and_the_way_back_is_kept(opened):
     assert page.locator("#trail li").all_inner_texts() == ["drug C", name]
     page.go_back()
     asked(page, entity="d2", relation="treats")
+    assert page.evaluate("document.activeElement.id") == "answers-title"
     assert not page.locator("#trail").is_visible()
     page.go_forward()
     asked(page, entity=entity)
@@ -250,6 +251,7 @@ def test_more_answers(opened):
     page = asked(opened(QUESTION))
     page.get_by_role("button", name="More answers").click()
     assert len(names(asked(page, top="20"))) > 10
+    assert page.evaluate("document.activeElement.closest('.answer').querySelector('.place').lastChild.data") == "11"
 
 
 def test_a_new_entity_is_asked_about_by_its_text(opened):

@@ -23,12 +23,19 @@ export class AnswerList {
   /** Show answers; `moves` says how each has moved since the last ranking, by id. */
   show(response, moves, top) {
     const before = this.positions();
+    const hadFocus = this.listing.contains(document.activeElement);
     const { answers } = response;
     const worst = Math.max(10, ...answers.flatMap((answer) => answer.trace.map((step) => step.rank)));
     const list = element("ol", { class: "ranking" });
     list.append(...answers.map((answer) => this.row(answer, response, worst, moves.get(answer.id))));
     this.listing.replaceChildren(...this.around(list, response, top));
+    if (hadFocus) this.focusAt(before.size); // on the first answer that is new, where more were asked for
     this.glide(before);
+  }
+
+  focusAt(place) {
+    const links = this.listing.querySelectorAll(".answer .name");
+    links[Math.min(place, links.length - 1)]?.focus();
   }
 
   around(list, { answers, known, known_count: knownCount, question }, top) {
@@ -161,10 +168,4 @@ function probability(answer) {
     element("span", { class: "unseen" }, has ? " probability" : " no probability"),
     has ? element("span", { class: "bar" }, fill) : null,
   );
-}
-
-/** Rows that say: something is coming. */
-export function skeleton(rows = 6) {
-  const bone = () => element("li", { class: "answer bone" }, element("div", { class: "line" }, ...["place", "what", "probability", "picture"].map((part) => element("span", { class: part }))));
-  return element("ol", { class: "ranking", "aria-hidden": "true" }, ...Array.from({ length: rows }, bone));
 }

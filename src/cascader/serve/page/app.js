@@ -1,17 +1,19 @@
 // The page: an address becomes a question, the question becomes answers, each answer is an address again.
 
 import { addressOf, asksTheSame, bodyOf, questionOf } from "./address.js";
-import { AnswerList, skeleton } from "./answers.js";
+import { AnswerList } from "./answers.js";
 import { Problem, answer, onMissingToken, readEntity, readGraph } from "./api.js";
 import { BudgetSlider, movesInWords, movesSince } from "./budget.js";
 import { announce, byId, element, isForBrowser, show } from "./dom.js";
 import { asJson, asTable, download } from "./downloads.js";
 import { QuestionForm } from "./form.js";
+import { describeAnchor, entitle, headline, spoken, toggleText } from "./headline.js";
 import { colourOf } from "./picture.js";
+import { problemScreen, skeleton, startScreen, suggestion } from "./screens.js";
 import { tellTheme } from "./theming.js";
 import { askForToken } from "./token.js";
 import { Trail } from "./trail.js";
-import { counted, ends, kindOf, percent, sentence } from "./words.js";
+import { counted } from "./words.js";
 
 const STEP = 10; // answers that "More answers" adds
 const MOST_SUGGESTIONS = 8;
@@ -42,16 +44,12 @@ class Page {
   }
 
   listen() {
-    addEventListener("popstate", () => this.display());
+    addEventListener("popstate", () => this.display({ moveFocus: true, preventScroll: true }));
     document.addEventListener("click", (event) => this.follow(event));
     byId("with-known").addEventListener("change", (event) => {
       this.go({ ...this.question, withKnown: event.target.checked }, { isSame: true });
     });
-    byId("whole-text").addEventListener("click", (event) => {
-      const isCut = byId("anchor-text").classList.toggle("cut");
-      event.target.setAttribute("aria-expanded", String(!isCut));
-      event.target.textContent = isCut ? "Read on" : "Read less";
-    });
+    byId("whole-text").addEventListener("click", toggleText);
     byId("as-tsv").addEventListener("click", () => this.save(asTable, "tsv", "text/tab-separated-values"));
     byId("as-json").addEventListener("click", () => this.save(asJson, "json", "application/json"));
   }
@@ -91,7 +89,7 @@ class Page {
   }
 
   /** Show what the address bar asks. */
-  async display({ moveFocus = false } = {}) {
+  async display({ moveFocus = false, preventScroll = false } = {}) {
     this.asking?.abort();
     const asking = new AbortController();
     this.asking = asking;
@@ -105,7 +103,7 @@ class Page {
     }
     if (asking.signal.aborted) return;
     byId("answers").setAttribute("aria-busy", "false");
-    if (moveFocus) byId("answers-title").focus();
+    if (moveFocus) byId("answers-title").focus({ preventScroll });
   }
 
   async showAnswers(asked, signal) {
@@ -171,7 +169,7 @@ class Page {
   wait(isSame) {
     byId("answers").setAttribute("aria-busy", "true");
     if (isSame) return; // what is there stays, dimmed, until it is reranked
-    byId("answers-title").textContent = "";
+    entitle("", document.title);
     describeAnchor("");
     this.clear(skeleton());
   }
@@ -185,35 +183,23 @@ class Page {
     this.shown = null;
     this.form.fill(this.question, null);
     this.trail.show();
-    document.title = `${this.graph.name} – cascader`;
-    byId("answers-title").textContent = "Which links does the graph lack?";
+    entitle("Which links does the graph lack?", `${this.graph.name} – cascader`);
     describeAnchor(
       "Choose an entity and a relation. Every answer says how probable it is, and what each tier made of it.",
     );
-    const examples = this.graph.examples.map(({ entity, relation, side }) => {
-      const address = addressOf({ ...this.question, entity: entity.id, relation: relation.id, side });
-      return element("li", {}, element("a", { href: address }, ...phrase(entity, relation, side)));
-    });
-    this.clear(
-      ...(examples.length > 0 ? [element("h2", {}, "For example"), element("ul", { class: "examples" }, ...examples)] : []),
-      element("h2", {}, "The tiers of this run, from the quick one to the one that reads most closely"),
-      element("ol", { class: "tiers" }, ...this.graph.tiers.map(tierLine)),
-    );
+    this.clear(...startScreen(this.graph, (fields) => addressOf({ ...this.question, ...fields })));
   }
 
   async showProblem(error, signal) {
     const meant = await this.meant(error.suggestions ?? [], signal);
     if (signal.aborted) return;
-    if (!(error instanceof Problem)) console.error(error);
+    if (!(error instanceof Problem)) console.error(error); // a mistake of the page itself
     this.shown = null;
     this.trail.show(false);
-    document.title = "cascader";
     if (error.status === 404) this.form.fill({ ...this.question, relation: "" }, this.entities.get(this.question.entity) ?? null);
-    byId("answers-title").textContent = error.status === 404 ? "No such name" : "That did not work";
+    entitle(error.status === 404 ? "No such name" : "That did not work", "cascader");
     describeAnchor("");
-    const message = element("p", { class: "problem" }, error instanceof Problem ? error.message : `The page failed: ${error.message}`);
-    const again = element("button", { type: "button", class: "quiet", onclick: () => this.display({ moveFocus: true }) }, "Try again");
-    this.clear(message, ...(meant.length > 0 ? [element("h2", {}, "Did you mean"), element("ul", { class: "meant" }, ...meant)] : [again]));
+    this.clear(...problemScreen(error, meant, () => this.display({ moveFocus: true })));
     announce(error.message);
     byId("answers-title").focus();
   }
@@ -223,57 +209,15 @@ class Page {
     const relation = (id) => this.graph.relations.find((each) => each.id === id);
     const described = async (id) => relation(id) ?? this.entity(id, signal).catch(() => ({ id, name: id }));
     const found = await Promise.all(ids.slice(0, MOST_SUGGESTIONS).map(described));
-    return found.map(({ id, name, description }) => {
-      const instead = relation(id) ? { ...this.question, relation: id } : this.about(id);
-      const ask = () => this.go(instead, { moveFocus: true });
-      return element(
-        "li",
-        {},
-        element("button", { type: "button", class: "quiet", onclick: ask }, name),
-        id === name ? null : element("span", { class: "id" }, id),
-        description ? element("p", { class: "description" }, description) : null,
-      );
+    return found.map((named) => {
+      const instead = relation(named.id) ? { ...this.question, relation: named.id } : this.about(named.id);
+      return suggestion(named, () => this.go(instead, { moveFocus: true }));
     });
   }
 }
 
 /** A question about an entity of the graph forgets the new one. */
 const emptyNew = (fields) => (fields.isNew ? {} : { name: "", description: "", top: STEP });
-
-function phrase(anchor, relation, side) {
-  const [head, tail] = ends(anchor.name, side);
-  const end = (text) => element("span", { class: text === "?" ? "asked" : "given" }, text);
-  return [end(head), " ", element("span", { class: "relation" }, relation.name), " ", end(tail)];
-}
-
-function tierLine(tier, place) {
-  const kind = element("span", { class: "kind" }, `${kindOf(tier)}, ${counted(tier.parameters, "parameter")}`);
-  return element("li", {}, element("span", { class: `tier ${colourOf(place)}` }, tier.name), " ", kind);
-}
-
-/** A long text shows its beginning; a button shows the rest. */
-function describeAnchor(text) {
-  const described = byId("anchor-text");
-  const button = byId("whole-text");
-  described.textContent = text;
-  described.classList.add("cut");
-  button.setAttribute("aria-expanded", "false");
-  button.textContent = "Read on";
-  show(button, described.scrollHeight > described.clientHeight + 1);
-}
-
-function headline(anchor, relation, side) {
-  byId("answers-title").replaceChildren(...phrase(anchor, relation, side));
-  document.title = `${sentence(anchor.name, relation.name, side)} – cascader`;
-}
-
-function spoken({ question, answers }, moved) {
-  const asked = sentence(question.anchor.name, question.relation.name, question.side);
-  const best = answers[0];
-  if (!best) return `${asked}: no answer.`;
-  const probability = best.probability === null ? "" : `, ${percent(best.probability)}`;
-  return `${asked}: ${counted(answers.length, "answer")}. First: ${best.name}${probability}. ${moved}`;
-}
 
 async function start() {
   tellTheme();
@@ -285,11 +229,8 @@ async function start() {
     await page.display();
   } catch (error) {
     byId("answers").setAttribute("aria-busy", "false");
-    byId("answers-title").textContent = "That did not work";
-    byId("listing").replaceChildren(
-      element("p", { class: "problem" }, error.message),
-      element("button", { type: "button", class: "quiet", onclick: () => location.reload() }, "Try again"),
-    );
+    entitle("That did not work", "cascader");
+    byId("listing").replaceChildren(...problemScreen(error, [], () => location.reload()));
   }
 }
 
