@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import data, demonstrating, describing, evaluations, fitting, measuring, predicting, reporting, serving
+from cascader.cli import (
+    data,
+    demonstrating,
+    describing,
+    evaluations,
+    fitting,
+    measuring,
+    predicting,
+    reporting,
+    serving,
+)
 from cascader.cli.console import complain
 from cascader.errors import CascaderError
 

@@ -122,7 +122,7 @@ def _looking_up(desk: Desk) -> APIRouter:
     @router.get("/entity")
     def entity(id: Annotated[str, Query(max_length=1000)]) -> bodies.EntityBody:
         """An entity, by id or name, and what can be asked about it."""
-        place = kg.entity_index(id)
+        place = desk.names.entity(id)
         relations = [
             bodies.AskableRelation(id=relation.id, name=relation.name, side=side, facts=facts, share=share)
             for relation, side, facts, share in askable.of(place)

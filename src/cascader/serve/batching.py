@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,10 +59,8 @@ class Batcher:
     def close(self) -> None:
         """Answer what is being answered, and refuse the rest."""
         self._is_closing.set()
-        try:
-            self._queue.put_nowait(None)  # wakes a thread that waits
-        except queue.Full:
-            pass  # then it does not wait
+        with suppress(queue.Full):  # then nobody waits to be woken
+            self._queue.put_nowait(None)
         self._thread.join()
 
     def _run(self) -> None:

@@ -19,6 +19,7 @@ from cascader.serve.bodies import Answers, Ask, Problem, Verdicts
 from cascader.serve.composing import Composer, verdict_body
 from cascader.serve.counting import Counted
 from cascader.serve.limits import Batching, Limits
+from cascader.serve.naming import Names
 from cascader.serve.problems import problem_of
 from cascader.serve.stops import Stop, stops_of, within_pairs, within_seconds
 
@@ -57,6 +58,7 @@ class Desk:
 
     def __init__(self, run: Run, limits: Limits, batching: Batching) -> None:
         self.run, self.kg, self._limits, self._batching = run, run.kg, limits, batching
+        self.names = Names(run.kg)
         self.stops = stops_of(run)
         best = self.stops[-1].answering
         self._judging = run.judging(best) if best.calibration is not None else None
@@ -111,9 +113,9 @@ class Desk:
             ) from None
 
     def _resolved(self, ask: Ask) -> tuple[Kind, Resolved]:
-        relation = self.kg.relation_index(ask.relation)
+        relation = self.names.relation(ask.relation)
         new = None if ask.new is None else Entity(f"new:{ask.new.name}", ask.new.name, ask.new.description)
-        anchor = 0 if ask.entity is None else self.kg.entity_index(ask.entity)
+        anchor = 0 if ask.entity is None else self.names.entity(ask.entity)
         budget, started = ask.budget, time.monotonic()
         seconds = None if budget is None else budget.seconds
         stop = self._stop(None if budget is None else budget.pairs, seconds)
@@ -130,10 +132,10 @@ class Desk:
         return min(fitting)
 
     def _indices(self, triples: Sequence[tuple[str, str, str]]) -> list[tuple[int, int, int]]:
-        kg, rows = self.kg, []
-        for number, (head, relation, tail) in enumerate(triples, start=1):
+        rows = []
+        for number, triple in enumerate(triples, start=1):
             try:
-                rows.append((kg.entity_index(head), kg.relation_index(relation), kg.entity_index(tail)))
+                rows.append(self.names.triple(*triple))
             except UnknownNameError as error:
                 raise UnknownNameError(f"triple {number}: {error}", error.candidates) from None
         return rows

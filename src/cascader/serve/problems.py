@@ -58,11 +58,16 @@ def of_validation(error: RequestValidationError) -> Failure:
         return failure(400, f"the request is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}.")
     place = ".".join(str(part) for part in first["loc"][1:]) or "the body"
     if first["type"] == "too_long" and isinstance(first.get("input"), list):
-        found, limit = len(first["input"]), first["ctx"]["max_length"]
-        return failure(413, f"{place} has {found:,} items, at most {limit:,} are allowed. Send them in several requests.")
+        count, limit = len(first["input"]), first["ctx"]["max_length"]
+        return failure(413, f"{place} has {count:,} items, of at most {limit:,}. Send them in several requests.")
+    if isinstance(first.get("input"), bytes):
+        return failure(422, "the body is not marked as JSON. Send it with the header Content-Type: application/json.")
     found = repr(first.get("input"))
     shortened = found if len(found) <= _SHOWN else f"{found[:_SHOWN]}…"
-    return failure(422, f"{place}: {first['msg']}, found {shortened}. See /openapi.json for what is expected.")
+    return failure(
+        422,
+        f"{place}: {first['msg'].removeprefix('Value error, ')}, found {shortened}. See /openapi.json for what is expected.",
+    )
 
 
 def of_http(error: HTTPException) -> Failure:

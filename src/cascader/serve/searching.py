@@ -40,8 +40,11 @@ def _nearness(wanted: str, texts: tuple[str, ...]) -> int | None:
     """0 for the very same, and more the further inside it stands; None where it does not."""
     if not any(wanted in text for text in texts):
         return None
-    tests = (str.__eq__, str.startswith, lambda text, part: f" {part}" in text)
-    return next((near for near, test in enumerate(tests) if any(test(text, wanted) for text in texts)), len(tests))
+    if wanted in texts:
+        return 0
+    if any(text.startswith(wanted) for text in texts):
+        return 1
+    return 2 if any(f" {wanted}" in text for text in texts) else 3
 
 
 class AskableRelations:

@@ -56,7 +56,7 @@ def stops_of(run: Run) -> list[Stop]:
 
 
 def frontier(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials that none beats for as many pairs or fewer, cheapest first; as many pairs when rounded up count once."""
+    """The trials that none beats for as many pairs or fewer, cheapest first; of equals when rounded up, the best."""
     best: dict[int, Trial] = {}
     highest = -np.inf
     for trial in sorted(trials, key=lambda trial: (trial.pairs_a_query, -trial.mrr)):

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,6 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of CrossRecipe, by name
         super().__init__(CrossRecipe.of(settings))
-        self._first_anchor = 0  # where the entities stand that questions are about
         self.pairs_scored = 0  #: how many pairs it has read so far, each distinct pair of a call once
 
     # Learning.
@@ -137,20 +135,13 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
         return self._reader.lengths(self._pairs(queries, candidates))
 
     def _pairs(self, queries: Queries, candidates: Candidates) -> Pairs:
-        asked = replace(queries, anchors=queries.anchors + self._first_anchor)
-        return Pairs.of(asked, candidates, self._relation_count)
+        return Pairs.of(queries, candidates, self._relation_count)
 
     def about_new(self, entities: Sequence[Entity]) -> "CrossEncoder":
         """What answers questions about entities that the graph does not have, by their places."""
-        texts = self._reader.texts
         new = Tokens.of([text_of(entity) for entity in entities], self._base, self.recipe.max_tokens)
-        reader = PairReader(
-            self._base, replace(texts, entities=texts.entities.followed_by(new)), self.recipe.split_layer
-        )
-        reader.parts = self._reader.parts
-        reader.take_states(self._reader.states())
         scorer = copy.copy(self)
-        scorer._reader, scorer._first_anchor = reader.eval(), self._entity_count
+        scorer._reader = self._reader.about_new(new)
         return scorer
 
     def score_all(self, queries: Queries) -> FloatArray:

@@ -1,5 +1,6 @@
 """Read a question and a candidate together: the relation, the anchor and the candidate, as one input."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,8 +13,8 @@ from cascader.graph import Candidates, IntArray, Queries
 from cascader.models.embeddings.embedding import directed
 from cascader.models.language.base_model import BaseModel
 from cascader.models.language.glances import glance, put_together
-from cascader.models.language.reading import LowerLayers, ReadOnce, join, read_first
-from cascader.models.language.texts import GraphTexts
+from cascader.models.language.reading import LowerLayers, ReadOnce, States, join, read_first
+from cascader.models.language.texts import GraphTexts, Tokens
 
 _PARTS = 3
 #: What the lower layers' states are kept as.
@@ -66,6 +67,13 @@ class PairReader(nn.Module):
             parameter.requires_grad_(True)
         self.parts = nn.Parameter(torch.zeros(_PARTS, base.width), requires_grad=split > 0)
         self._read_once = ReadOnce(lower, texts.relations, "relations"), ReadOnce(lower, texts.entities)
+        self._anchor_texts, self._read_anchors = texts.entities, self._read_once[1]
+
+    def about_new(self, anchors: Tokens) -> "PairReader":
+        """The same reader for anchors that the graph does not have; what was read of all others is shared."""
+        reader = copy.copy(self)
+        reader._anchor_texts, reader._read_anchors = anchors, self._read_anchors.for_others(anchors)
+        return reader
 
     def read_all(self) -> list[Tensor]:
         """Read all texts with the lower layers now, and not when each is first needed: relations, then entities."""
@@ -86,7 +94,8 @@ class PairReader(nn.Module):
         """How many tokens each pair has; shape (pairs,)."""
         marks = 2 * _PARTS if self._split else _PARTS + 1
         relations, entities = self.texts.relations.counts, self.texts.entities.counts
-        return relations[pairs.relations] + entities[pairs.anchors] + entities[pairs.candidates] + marks
+        anchors = self._anchor_texts.counts[pairs.anchors]
+        return relations[pairs.relations] + anchors + entities[pairs.candidates] + marks
 
     @property
     def is_shallow(self) -> bool:
@@ -102,10 +111,9 @@ class PairReader(nn.Module):
 
     def _put_together(self, pairs: Pairs) -> Tensor:
         """The same by glances: the first token is the relation's, so each text is looked at once for each relation."""
-        relations = self._read_once[0].of(pairs.relations)
-        entities = self._read_once[1].of(np.concatenate([pairs.anchors, pairs.candidates]))
+        parts = self._states_of(pairs)
+        relations, _ = parts[0]
         first = relations.rows[torch.from_numpy(relations.offsets[pairs.relations])].float() + self.parts[0]
-        parts = (relations, pairs.relations), (entities, pairs.anchors), (entities, pairs.candidates)
         glances = []
         for mark, (states, texts) in zip(self.parts, parts, strict=True):
             keys = np.stack([pairs.relations, texts])
@@ -119,13 +127,15 @@ class PairReader(nn.Module):
         """What the upper layers read, (pairs, tokens, width), and the mask of the tokens."""
         if self._split == 0:
             return self._embedded(pairs)
-        relations = self._read_once[0].of(pairs.relations)
-        entities = self._read_once[1].of(np.concatenate([pairs.anchors, pairs.candidates]))
-        states, mask, numbers = join(
-            [(relations, pairs.relations), (entities, pairs.anchors), (entities, pairs.candidates)]
-        )
+        states, mask, numbers = join(self._states_of(pairs))
         # embedding() and not indexing: its gradient adds up in a fixed order, so that a resumed training is the same.
         return states + embedding(numbers, self.parts), mask
+
+    def _states_of(self, pairs: Pairs) -> list[tuple[States, IntArray]]:
+        """What the lower layers make of relation, anchor and candidate, and which text each pair has there."""
+        texts = pairs.relations, pairs.anchors, pairs.candidates
+        readers = self._read_once[0], self._read_anchors, self._read_once[1]
+        return [(once.of(some), some) for once, some in zip(readers, texts, strict=True)]
 
     def _embedded(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         tokens, types, mask = self.tokens(pairs)
@@ -142,7 +152,7 @@ class PairReader(nn.Module):
         types, mask = np.zeros_like(tokens), np.zeros(tokens.shape, dtype=bool)
         for row in range(len(pairs)):
             relation = self.texts.relations[pairs.relations[row]]
-            anchor, candidate = (self.texts.entities[ids[row]] for ids in (pairs.anchors, pairs.candidates))
+            anchor, candidate = self._anchor_texts[pairs.anchors[row]], self.texts.entities[pairs.candidates[row]]
             question = [begin, *relation, bar, *anchor, end]
             ids = [*question, *candidate, end]
             tokens[row, : len(ids)] = ids

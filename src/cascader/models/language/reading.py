@@ -97,6 +97,10 @@ class ReadOnce:
         self._states = States(offsets, torch.empty(int(offsets[-1]), lower.width, dtype=torch.float16))
         self._is_read = np.zeros(len(tokens), dtype=bool)
 
+    def for_others(self, tokens: Tokens) -> "ReadOnce":
+        """The same for other texts."""
+        return ReadOnce(self._lower, tokens, self._what)
+
     def of(self, texts: IntArray) -> States:
         """The states of all texts, of which those of `texts` can be relied on."""
         missing = np.unique(texts[~self._is_read[texts]])

@@ -90,11 +90,6 @@ class Tokens:
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
         return Tokens(offsets, self.ids[np.repeat(self.offsets[texts], counts) + within])
 
-    def followed_by(self, others: "Tokens") -> "Tokens":
-        """These texts, and the others behind them."""
-        offsets = np.concatenate([self.offsets, self.offsets[-1] + others.offsets[1:]])
-        return Tokens(offsets, np.concatenate([self.ids, others.ids]))
-
     @property
     def counts(self) -> IntArray:
         """How many tokens each text has; shape (texts,)."""
