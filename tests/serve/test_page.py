@@ -109,7 +109,9 @@ def opened(chromium, address):
         page.set_default_timeout(10_000)
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.on("console", lambda said: failures.append(said.text) if "Content Security" in said.text else None)
-        page.on("request", lambda asked: failures.append(asked.url) if not asked.url.startswith((origin, "blob:")) else None)
+        page.on(
+            "request", lambda asked: failures.append(asked.url) if not asked.url.startswith((origin, "blob:")) else None
+        )
         page.goto(origin + path)
         return page
 
@@ -127,7 +129,9 @@ def settled(page):
 
 def asked(page, **fields):
     """Wait until the address bar holds these, or no such field for None, and their answers are there."""
-    page.wait_for_url(lambda url: all(parse_qs(urlsplit(url).query).get(name, [None]) == [fields[name]] for name in fields))
+    page.wait_for_url(
+        lambda url: all(parse_qs(urlsplit(url).query).get(name, [None]) == [fields[name]] for name in fields)
+    )
     settled(page).locator(".answer .name").first.wait_for()
     return page
 
@@ -308,6 +312,12 @@ def test_an_unknown_name_is_said_with_others_to_choose(opened):
     assert page.evaluate("document.activeElement.id") == "answers-title"
     page.locator(".meant").get_by_role("button", name="drug C").click()
     asked(page, entity="d2")
+
+
+def test_an_unknown_relation_is_said_too(opened):
+    page = opened("/?entity=d2&relation=treat&side=tail")
+    page.locator(".meant").get_by_role("button", name="treats").click()
+    asked(page, entity="d2", relation="treats")
 
 
 def test_a_server_that_is_gone_is_said(opened):

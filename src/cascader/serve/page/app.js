@@ -205,10 +205,11 @@ class Page {
   }
 
   /** Buttons that ask again with what the graph has; ids say little, so names and descriptions go with them. */
-  async meant(ids, signal) {
-    const relation = (id) => this.graph.relations.find((each) => each.id === id);
-    const described = async (id) => relation(id) ?? this.entity(id, signal).catch(() => ({ id, name: id }));
-    const found = await Promise.all(ids.slice(0, MOST_SUGGESTIONS).map(described));
+  async meant(names, signal) {
+    const isEntityKnown = this.question.isNew || this.entities.has(this.question.entity); // then it is the relation
+    const relation = (name) => isEntityKnown && this.graph.relations.find((each) => [each.id, each.name].includes(name));
+    const described = async (name) => relation(name) || this.entity(name, signal).catch(() => ({ id: name, name }));
+    const found = await Promise.all(names.slice(0, MOST_SUGGESTIONS).map(described));
     return found.map((named) => {
       const instead = relation(named.id) ? { ...this.question, relation: named.id } : this.about(named.id);
       return suggestion(named, () => this.go(instead, { moveFocus: true }));
