@@ -300,6 +300,20 @@ def test_answers_as_files(opened):
     assert [answer["name"] for answer in found["answers"]] == names(page)
 
 
+def test_while_answers_are_awaited_the_question_stands_and_the_page_says_that_it_is_busy(opened):
+    page = settled(opened())
+    page.route("**/api/answer", lambda route: None)  # it never answers
+    page.get_by_role("combobox", name="Entity").fill("drug C")
+    page.get_by_role("option", name="drug C").click()
+    page.locator(".bone").first.wait_for()
+    page.get_by_text("drug C treats ?").first.wait_for()
+    assert page.locator("#answers").get_attribute("aria-busy") == "true"
+    assert page.locator("#status").inner_text() == "Looking for answers."
+    page.unroute("**/api/answer")
+    page.locator("#ask").click()
+    assert len(names(asked(page, entity="d2"))) == 10
+
+
 # What goes wrong.
 
 

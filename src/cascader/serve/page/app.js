@@ -114,6 +114,8 @@ class Page {
     const question = this.complete(asked, entity);
     this.slider.set(question.pairs);
     byId("with-known").checked = question.withKnown;
+    const relation = this.graph.relations.find(({ id }) => id === question.relation);
+    if (relation) headline(entity ?? question, relation, question.side); // before the answers, which may take a while
     const response = await answer(bodyOf(question), signal);
     if (signal.aborted) return;
     question.relation = response.question.relation.id;
@@ -171,6 +173,7 @@ class Page {
     if (isSame) return; // what is there stays, dimmed, until it is reranked
     entitle("", document.title);
     describeAnchor("");
+    announce("Looking for answers.");
     this.clear(skeleton());
   }
 
