@@ -1,0 +1,60 @@
+// A question as the address bar holds it, so that it can be sent, kept and reloaded.
+
+export const USUAL_TOP = 10;
+
+/** The question of an address: all fields are there, empty where nothing is said. */
+export function questionOf(search) {
+  const fields = new URLSearchParams(search);
+  const name = fields.get("name") ?? "";
+  const pairs = fields.get("pairs") === null ? NaN : Number(fields.get("pairs"));
+  const top = Number(fields.get("top"));
+  return {
+    entity: name ? "" : (fields.get("entity") ?? ""),
+    isNew: name !== "",
+    name,
+    description: name ? (fields.get("description") ?? "") : "",
+    relation: fields.get("relation") ?? "",
+    side: fields.get("side") === "head" ? "head" : "tail",
+    pairs: Number.isFinite(pairs) && pairs >= 0 ? pairs : null,
+    withKnown: fields.get("known") === "1",
+    top: Number.isInteger(top) && top > 0 && top <= 100 ? top : USUAL_TOP,
+  };
+}
+
+/** The address of a question; what is as usual is left out. */
+export function addressOf(question) {
+  const fields = new URLSearchParams();
+  if (question.isNew) {
+    fields.set("name", question.name);
+    if (question.description) fields.set("description", question.description);
+  } else if (question.entity) fields.set("entity", question.entity);
+  if (question.relation) {
+    fields.set("relation", question.relation);
+    fields.set("side", question.side);
+  }
+  if (question.pairs !== null) fields.set("pairs", question.pairs);
+  if (question.withKnown) fields.set("known", "1");
+  if (question.top !== USUAL_TOP) fields.set("top", question.top);
+  const search = fields.toString();
+  return search ? `?${search}` : "/";
+}
+
+/** Whether two questions have the same answers to choose from, whatever is read of them. */
+export function asksTheSame(one, other) {
+  return ["entity", "isNew", "name", "description", "relation", "side"].every((field) => one[field] === other[field]);
+}
+
+/** What the server is asked. */
+export function bodyOf(question) {
+  const about = question.isNew
+    ? { new: { name: question.name, description: question.description } }
+    : { entity: question.entity };
+  return {
+    ...about,
+    relation: question.relation,
+    side: question.side,
+    top: question.top,
+    with_known: question.withKnown,
+    budget: question.pairs === null ? null : { pairs: question.pairs },
+  };
+}

@@ -1,0 +1,59 @@
+// The server, as functions: each answers with JSON, or throws a Problem that a person can read.
+
+const TOKEN = "cascader-token";
+
+/** What went wrong, in the server's words, with names that may have been meant. */
+export class Problem extends Error {
+  constructor(message, suggestions = [], status = 0) {
+    super(message);
+    this.suggestions = suggestions;
+    this.status = status;
+  }
+}
+
+let askForToken = async () => null;
+
+/** Who is to be asked for a token when the server wants one. */
+export function onMissingToken(asking) {
+  askForToken = asking;
+}
+
+/** The run: its graph, tiers, budgets and examples. */
+export const readGraph = () => request("/api/graph");
+
+/** Entities by part of a name or id. */
+export const findEntities = (text, limit, signal) =>
+  request(`/api/entities?${new URLSearchParams({ q: text, limit })}`, { signal });
+
+/** An entity with all that can be asked about it. */
+export const readEntity = (id, signal) => request(`/api/entity?${new URLSearchParams({ id })}`, { signal });
+
+/** The answers to a question. */
+export const answer = (body, signal) => request("/api/answer", { method: "POST", body: JSON.stringify(body), signal });
+
+async function request(path, options = {}) {
+  const response = await send(path, options);
+  if (response.status === 401) {
+    const token = await askForToken(sessionStorage.getItem(TOKEN) !== null);
+    if (token === null) throw new Problem("This server asks for a token, and none was given.", [], 401);
+    sessionStorage.setItem(TOKEN, token);
+    return request(path, options);
+  }
+  const content = await response.json().catch(() => null);
+  if (response.ok && content !== null) return content;
+  const message = content?.error ?? `The server answered with status ${response.status} and no explanation.`;
+  throw new Problem(message, content?.suggestions ?? [], response.status);
+}
+
+async function send(path, options) {
+  const headers = { Accept: "application/json" };
+  if (options.body) headers["Content-Type"] = "application/json";
+  const token = sessionStorage.getItem(TOKEN);
+  if (token !== null) headers.Authorization = `Bearer ${token}`;
+  try {
+    return await fetch(path, { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem("The server does not answer. See whether `cascader serve` still runs, then try again.");
+  }
+}

@@ -1,0 +1,241 @@
+// The page: an address becomes a question, the question becomes answers, each answer is an address again.
+
+import { addressOf, asksTheSame, bodyOf, questionOf } from "./address.js";
+import { AnswerList } from "./answers.js";
+import { Problem, answer, onMissingToken, readEntity, readGraph } from "./api.js";
+import { BudgetSlider, movesInWords, movesSince } from "./budget.js";
+import { announce, byId, element, isForBrowser, show } from "./dom.js";
+import { asJson, asTable, download } from "./downloads.js";
+import { QuestionForm } from "./form.js";
+import { describeAnchor, entitle, headline, spoken, toggleText } from "./headline.js";
+import { colourOf } from "./picture.js";
+import { problemScreen, skeleton, startScreen, suggestion } from "./screens.js";
+import { tellTheme } from "./theming.js";
+import { askForToken } from "./token.js";
+import { Trail } from "./trail.js";
+import { counted } from "./words.js";
+
+const STEP = 10; // answers that "More answers" adds
+const MOST_SUGGESTIONS = 8;
+
+class Page {
+  constructor(graph) {
+    this.graph = graph;
+    this.shown = null; // {question, response} that stands on the page
+    this.asking = null; // an AbortController while an answer is awaited
+    this.entities = new Map(); // descriptions that were fetched, by what was asked for
+    this.trail = new Trail();
+    this.form = new QuestionForm(graph, (fields) => this.go({ ...this.question, ...emptyNew(fields), ...fields }));
+    this.slider = new BudgetSlider(graph, (pairs) => this.go({ ...this.question, pairs }, { isSame: true }));
+    const more = () => this.go({ ...this.question, top: Math.min(100, this.question.top + STEP) }, { isSame: true });
+    this.list = new AnswerList(graph, (entity) => addressOf(this.about(entity.id)), more);
+    this.listen();
+    this.introduce();
+  }
+
+  /** The question in the address bar. */
+  get question() {
+    return questionOf(location.search);
+  }
+
+  /** The question to go on with about another entity: the server says which relations make sense. */
+  about(entity) {
+    return { ...this.question, entity, isNew: false, name: "", description: "", relation: "", side: "tail", top: STEP };
+  }
+
+  listen() {
+    addEventListener("popstate", () => this.display({ moveFocus: true, preventScroll: true }));
+    document.addEventListener("click", (event) => this.follow(event));
+    byId("with-known").addEventListener("change", (event) => {
+      this.go({ ...this.question, withKnown: event.target.checked }, { isSame: true });
+    });
+    byId("whole-text").addEventListener("click", toggleText);
+    byId("as-tsv").addEventListener("click", () => this.save(asTable, "tsv", "text/tab-separated-values"));
+    byId("as-json").addEventListener("click", () => this.save(asJson, "json", "application/json"));
+  }
+
+  introduce() {
+    const { graph } = this;
+    const facts = Object.values(graph.triple_counts).reduce((sum, number) => sum + number, 0);
+    byId("graph-name").textContent = graph.name;
+    byId("graph-facts").textContent = [
+      counted(graph.entity_count, "entity", "entities"),
+      counted(graph.relation_count, "relation"),
+      counted(facts, "fact"),
+    ].join(" · ");
+    show(byId("report"), graph.has_report);
+    const places = graph.tiers.map((tier, place) => element("span", { class: `tier ${colourOf(place)}` }, tier.name));
+    byId("legend").replaceChildren("Rank after ", ...places.flatMap((each, i) => (i > 0 ? [" → ", each] : [each])));
+  }
+
+  // From question to answers.
+
+  /** Ask another question; one that `isSame` but for what may be read takes the place of the present one. */
+  go(question, { isSame = false, moveFocus = false } = {}) {
+    if (isSame) history.replaceState(history.state, "", addressOf(question));
+    else history.pushState({ trail: this.trail.before(question) }, "", addressOf(question));
+    return this.display({ moveFocus });
+  }
+
+  /** A link within the page is a question: ask it without leaving. */
+  follow(event) {
+    const link = event.target.closest("a[href]");
+    if (!link || isForBrowser(event) || link.origin !== location.origin || link.pathname !== "/" || link.hash) return;
+    event.preventDefault();
+    const question = questionOf(link.search);
+    if (link.dataset.crumb) history.pushState({ trail: this.trail.until(Number(link.dataset.crumb)) }, "", link.href);
+    else history.pushState({ trail: link.search ? this.trail.before(question) : [] }, "", link.href);
+    this.display({ moveFocus: true });
+  }
+
+  /** Show what the address bar asks. */
+  async display({ moveFocus = false, preventScroll = false } = {}) {
+    this.asking?.abort();
+    const asking = new AbortController();
+    this.asking = asking;
+    try {
+      const question = this.question;
+      if (!question.entity && !question.isNew) this.showStart();
+      else await this.showAnswers(question, asking.signal);
+    } catch (error) {
+      if (error.name === "AbortError" || asking.signal.aborted) return;
+      await this.showProblem(error, asking.signal);
+    }
+    if (asking.signal.aborted) return;
+    byId("answers").setAttribute("aria-busy", "false");
+    if (moveFocus) byId("answers-title").focus({ preventScroll });
+  }
+
+  async showAnswers(asked, signal) {
+    const isSame = this.shown !== null && asksTheSame(asked, this.shown.question);
+    this.wait(isSame);
+    const entity = asked.isNew ? null : await this.entity(asked.entity, signal);
+    this.form.fill(asked, entity);
+    const question = this.complete(asked, entity);
+    this.slider.set(question.pairs);
+    byId("with-known").checked = question.withKnown;
+    const relation = this.graph.relations.find(({ id }) => id === question.relation);
+    if (relation) headline(entity ?? question, relation, question.side); // before the answers, which may take a while
+    const response = await answer(bodyOf(question), signal);
+    if (signal.aborted) return;
+    question.relation = response.question.relation.id;
+    history.replaceState({ trail: this.trail.at(question, response.question.anchor.name) }, "", addressOf(question));
+    this.trail.show();
+    this.present(question, response);
+  }
+
+  /** The question with all that was left open; ids take the place of names. */
+  complete(question, entity) {
+    const found = { ...question, entity: entity ? entity.id : "" };
+    return question.relation ? found : { ...found, ...this.form.suggested(this.shown?.question ?? question) };
+  }
+
+  async entity(id, signal) {
+    if (!this.entities.has(id)) this.entities.set(id, await readEntity(id, signal));
+    return this.entities.get(id);
+  }
+
+  present(question, response) {
+    const { anchor, relation, side } = response.question;
+    const earlier = this.shown;
+    const isSame = earlier !== null && asksTheSame(question, earlier.question);
+    if (!isSame) this.list.open.clear();
+    const isComparable = isSame && earlier.question.withKnown === question.withKnown && earlier.question.pairs !== question.pairs;
+    const moves = isComparable ? movesSince(earlier.response.answers, response.answers) : new Map();
+    this.shown = { question, response };
+    headline(anchor, relation, side);
+    describeAnchor(anchor.description);
+    this.slider.showCost(response.cost);
+    byId("moved").textContent = isComparable ? movesInWords(moves) : "";
+    this.list.show(response, moves, question.top);
+    show(byId("toolbar"));
+    show(byId("with-known").parentElement, !question.isNew); // of a new entity, nothing is known
+    this.noteProbabilities(response);
+    announce(spoken(response, isComparable ? movesInWords(moves) : ""));
+  }
+
+  noteProbabilities({ question, answers }) {
+    const reason = question.is_new
+      ? "No probabilities: they can be learnt for entities that were trained, and not for new ones. The order stands."
+      : "No probabilities: the graph has no valid triples to learn them on. The order stands.";
+    byId("note").textContent = reason;
+    show(byId("note"), answers.length > 0 && answers.every(({ probability }) => probability === null));
+  }
+
+  save(write, suffix, type) {
+    if (this.shown) download(this.shown.response, write(this.shown.response), suffix, type);
+  }
+
+  // Other states.
+
+  wait(isSame) {
+    byId("answers").setAttribute("aria-busy", "true");
+    if (isSame) return; // what is there stays, dimmed, until it is reranked
+    entitle("", document.title);
+    describeAnchor("");
+    announce("Looking for answers.");
+    this.clear(skeleton());
+  }
+
+  clear(...instead) {
+    for (const id of ["effort", "toolbar", "note"]) show(byId(id), false);
+    byId("listing").replaceChildren(...instead);
+  }
+
+  showStart() {
+    this.shown = null;
+    this.form.fill(this.question, null);
+    this.trail.show();
+    entitle("Which links does the graph lack?", `${this.graph.name} – cascader`);
+    describeAnchor(
+      "Choose an entity and a relation. Every answer says how probable it is, and what each tier made of it.",
+    );
+    this.clear(...startScreen(this.graph, (fields) => addressOf({ ...this.question, ...fields })));
+  }
+
+  async showProblem(error, signal) {
+    const meant = await this.meant(error.suggestions ?? [], signal);
+    if (signal.aborted) return;
+    if (!(error instanceof Problem)) console.error(error); // a mistake of the page itself
+    this.shown = null;
+    this.trail.show(false);
+    if (error.status === 404) this.form.fill({ ...this.question, relation: "" }, this.entities.get(this.question.entity) ?? null);
+    entitle(error.status === 404 ? "No such name" : "That did not work", "cascader");
+    describeAnchor("");
+    this.clear(...problemScreen(error, meant, () => this.display({ moveFocus: true })));
+    announce(error.message);
+    byId("answers-title").focus();
+  }
+
+  /** Buttons that ask again with what the graph has; ids say little, so names and descriptions go with them. */
+  async meant(names, signal) {
+    const isEntityKnown = this.question.isNew || this.entities.has(this.question.entity); // then it is the relation
+    const relation = (name) => isEntityKnown && this.graph.relations.find((each) => [each.id, each.name].includes(name));
+    const described = async (name) => relation(name) || this.entity(name, signal).catch(() => ({ id: name, name }));
+    const found = await Promise.all(names.slice(0, MOST_SUGGESTIONS).map(described));
+    return found.map((named) => {
+      const instead = relation(named.id) ? { ...this.question, relation: named.id } : this.about(named.id);
+      return suggestion(named, () => this.go(instead, { moveFocus: true }));
+    });
+  }
+}
+
+/** A question about an entity of the graph forgets the new one. */
+const emptyNew = (fields) => (fields.isNew ? {} : { name: "", description: "", top: STEP });
+
+async function start() {
+  tellTheme();
+  onMissingToken(askForToken);
+  byId("answers").setAttribute("aria-busy", "true");
+  byId("listing").replaceChildren(skeleton());
+  try {
+    const page = new Page(await readGraph());
+    await page.display();
+  } catch (error) {
+    byId("answers").setAttribute("aria-busy", "false");
+    entitle("That did not work", "cascader");
+    byId("listing").replaceChildren(...problemScreen(error, [], () => location.reload()));
+  }
+}
+
+start();

@@ -1,0 +1,52 @@
+// The question on top of its answers: as a sentence to read, and as one to hear.
+
+import { byId, element, show } from "./dom.js";
+import { counted, ends, percent, sentence } from "./words.js";
+
+/** A question as elements: what is given, the relation, what is asked for. */
+export function phrase(anchor, relation, side) {
+  const [head, tail] = ends(anchor.name, side);
+  const end = (text) => element("span", { class: text === "?" ? "asked" : "given" }, text);
+  return [end(head), " ", element("span", { class: "relation" }, relation.name), " ", end(tail)];
+}
+
+/** Put a question on top of the page. */
+export function headline(anchor, relation, side) {
+  byId("answers-title").replaceChildren(...phrase(anchor, relation, side));
+  document.title = `${sentence(anchor.name, relation.name, side)} – cascader`;
+}
+
+/** Put a few words on top of the page. */
+export function entitle(text, title) {
+  byId("answers-title").textContent = text;
+  document.title = title;
+}
+
+/** A long text shows its beginning; a button shows the rest. */
+export function describeAnchor(text) {
+  const described = byId("anchor-text");
+  const button = byId("whole-text");
+  described.textContent = text;
+  cut(true);
+  show(button, described.scrollHeight > described.clientHeight + 1);
+}
+
+/** Show the rest of a long text, or its beginning alone. */
+export function toggleText() {
+  cut(!byId("anchor-text").classList.contains("cut"));
+}
+
+function cut(isCut) {
+  byId("anchor-text").classList.toggle("cut", isCut);
+  byId("whole-text").setAttribute("aria-expanded", String(!isCut));
+  byId("whole-text").textContent = isCut ? "Read on" : "Read less";
+}
+
+/** A question and its best answer, to be heard. */
+export function spoken({ question, answers }, moved) {
+  const asked = sentence(question.anchor.name, question.relation.name, question.side);
+  const best = answers[0];
+  if (!best) return `${asked}: no answer.`;
+  const probability = best.probability === null ? "" : `, ${percent(best.probability)}`;
+  return `${asked}: ${counted(answers.length, "answer")}. First: ${best.name}${probability}. ${moved}`;
+}
