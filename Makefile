@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install demo test lint types architecture tests fix clean
+.PHONY: install browser demo test lint types architecture tests fix clean
 
 install: $(INSTALLED)
 
@@ -33,7 +33,13 @@ types: install
 architecture: install
 	$(RUN)/lint-imports
 
-tests: install
+# The page is tested in Chromium. Where there is none and none can be installed, those tests are skipped.
+browser:
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || \
+		{ test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -qq --no-install-recommends chromium; } >/dev/null 2>&1 || \
+		echo "There is no Chromium: the tests of the page will be skipped. On Debian: apt-get install chromium"
+
+tests: install browser
 	$(RUN)/pytest --numprocesses auto
 
 fix: install

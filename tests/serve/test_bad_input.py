@@ -116,7 +116,19 @@ def test_paths_and_methods_that_are_not_there_are_said_to_be_so(plain):
     refused(plain.get("/api/entities", params={"limit": 0}), 422)
 
 
-def test_the_token_is_wanted_by_the_api_alone(plain_folder):
+def test_the_report_wants_the_token_or_the_cookie_that_it_buys(plain_folder):
+    with client_of(plain_folder, token="secret") as client:
+        refused(client.get("/report"), 401)
+        refused(client.get("/report", headers={"Cookie": "cascader-report=; other=1"}), 401)
+        client.get("/api/health", headers={"Authorization": "Bearer wrong"})
+        assert not client.cookies
+        client.get("/api/health", headers={"Authorization": "Bearer secret"})
+        assert "secret" not in str(dict(client.cookies))
+        refused(client.get("/report"), 404)  # there is none, which only now is told
+        assert client.get("/api/health").status_code == 401  # it opens nothing else
+
+
+def test_the_page_and_the_description_of_the_api_want_no_token(plain_folder):
     with client_of(plain_folder, token="secret") as client:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secrët".encode()}):
             response = client.get("/api/health", headers=headers)
@@ -124,6 +136,7 @@ def test_the_token_is_wanted_by_the_api_alone(plain_folder):
             assert response.headers["www-authenticate"] == "Bearer"
         assert client.get("/api/health", headers={"Authorization": "Bearer secret"}).status_code == 200
         assert client.get("/openapi.json").status_code == 200
+        assert client.get("/").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,10 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",  # asked for again each time, so that no page meets the scripts of another version
 }
+#: A link cannot send a token: who has sent it to the API is given this cookie for the report.
+_REPORT, _REPORT_PASS = "/report", "cascader-report"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -71,6 +74,7 @@ class Guarded:
 
     def __init__(self, app: ASGIApp, limits: Limits, hosts: Collection[str] | None, token: str) -> None:
         self.app, self._limits, self._hosts, self._token = app, limits, hosts, token.encode()
+        self._pass = hmac.digest(self._token, _REPORT.encode(), "sha256").hex() if token else ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
@@ -86,19 +90,37 @@ class Guarded:
         if refused is not None:
             await refused.response()(scope, receive, send)
             return
-        await self.app(scope, _replay(body, receive), send)
+        await self.app(scope, _replay(body, receive), self._giving_pass(send) if self._has_token(headers) else send)
+
+    def _has_token(self, headers: Headers) -> bool:
+        given = headers.get("authorization", "").removeprefix("Bearer ").encode()
+        return bool(self._token) and hmac.compare_digest(given, self._token)
+
+    def _has_pass(self, headers: Headers) -> bool:
+        cookies = dict(part.strip().partition("=")[::2] for part in headers.get("cookie", "").split(";"))
+        return hmac.compare_digest(cookies.get(_REPORT_PASS, "").encode(), self._pass.encode())
+
+    def _giving_pass(self, send: Send) -> Send:
+        cookie = f"{_REPORT_PASS}={self._pass}; Path={_REPORT}; HttpOnly; SameSite=Strict"
+
+        async def giving(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).append("Set-Cookie", cookie)
+            await send(message)
+
+        return giving
 
     def _refused(self, path: str, headers: Headers) -> Failure | None:
         host = headers.get("host", "")
         # A page of another site that has its name resolve to this machine must not be answered.
         if self._hosts is not None and _name_of(host) not in self._hosts:
             return failure(400, f"this server is not called {host!r}. Use one of: {', '.join(sorted(self._hosts))}.")
-        given = headers.get("authorization", "").removeprefix("Bearer ").encode()
-        if self._token and path.startswith("/api/") and not hmac.compare_digest(given, self._token):
-            return failure(
-                401, "this server wants its token. Send: Authorization: Bearer TOKEN", WWW_Authenticate="Bearer"
-            )
-        return None
+        is_guarded = path.startswith("/api/") or path == _REPORT
+        if not self._token or not is_guarded or self._has_token(headers):
+            return None
+        if path == _REPORT and self._has_pass(headers):
+            return None
+        return failure(401, "this server wants its token. Send: Authorization: Bearer TOKEN", WWW_Authenticate="Bearer")
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | Failure:
         """All of it, so that no half of a request is ever worked on."""
