@@ -12,7 +12,7 @@ from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models import Frequency
 from cascader.models.language import CrossEncoder, load_cross_encoder
 from cascader.models.language.base_model import load_base_model
-from cascader.models.language.cross_training import PairHead
+from cascader.models.language.heads import PairHead
 from cascader.models.language.int8 import UpperLayers
 from cascader.models.language.precision import in_int8
 from tests.contracts import ScorerContract
@@ -20,6 +20,7 @@ from tests.models.embeddings.test_fitting import line
 
 KINDS = {
     "listwise, split in the middle": {"split_layer": 1},
+    "listwise, texts matched first": {"split_layer": 1, "matching_epochs": 2},
     "listwise, a whole cross encoder": {"split_layer": 0},
     "kg-bert": {"objective": "kg-bert", "split_layer": 0, "negatives": 2},
 }

@@ -9,12 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cascader.errors import DataError, NotFittedError
+from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.models.language.base_model import BaseModel, load_base_model
 from cascader.models.language.batching import token_batches
-from cascader.models.language.cross_training import CrossTraining, PairHead
+from cascader.models.language.cross_training import CrossTraining
+from cascader.models.language.heads import MatchingHead, PairHead
 from cascader.models.language.int8 import Int8Layers, UpperLayers, export_int8
+from cascader.models.language.matching import learn_to_match
 from cascader.models.language.pairs import PairReader, Pairs
 from cascader.models.language.precision import Layers, in_bfloat16, in_int8
 from cascader.models.language.recipes import CrossRecipe
@@ -62,6 +64,8 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
     def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
         self._build(load_base_model(self.recipe.base), kg)
         self._reader.read_all()
+        if isinstance(self._head, MatchingHead):
+            learn_to_match(self._head.match, self._reader, kg, self.recipe.matching_epochs, self.recipe.seed)
         self._layers = UpperLayers(self._reader.upper, self._head)
         queries = Queries.from_triples(sampled(kg.valid, self.recipe.valid_triples, self.recipe.seed))
 
@@ -103,10 +107,17 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
     def _build(self, base: BaseModel, kg: KnowledgeGraph) -> None:
         self._base, self._relation_count, self._entity_count = base, len(kg.relations), len(kg.entities)
         texts = GraphTexts.of(kg, base, self.recipe.max_tokens)
+        self._reader = PairReader(base, texts, self.recipe.split_layer)
+        if self.recipe.matching_epochs and not self._reader.is_shallow:
+            raise SettingsError(
+                f"matching_epochs is {self.recipe.matching_epochs}, but {len(self._reader.upper)} layers see the pair: "
+                f"only where it is one can texts be matched. Set split_layer={base.layer_count - 1}, or "
+                "matching_epochs=0."
+            )
+        head = MatchingHead if self.recipe.matching_epochs else PairHead
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.seed)
-            self._head = PairHead(base.width, len(kg.relations))
-        self._reader = PairReader(base, texts, self.recipe.split_layer)
+            self._head: PairHead = head(base.width, len(kg.relations))
 
     # Scoring.
 

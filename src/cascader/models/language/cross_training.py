@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, logsigmoid, relu
 from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.models.embeddings.embedding import directed
 from cascader.models.language.dual_training import hard_negatives
+from cascader.models.language.heads import PairHead
 from cascader.models.language.pairs import PairReader, Pairs
 from cascader.models.language.recipes import CrossRecipe
 from cascader.scorer import Scorer
@@ -17,26 +18,6 @@ from cascader.training.optimisers import memory_of, restore_memory
 
 _KG_BERT_MARGIN = 1.0
 _KG_BERT_RELATION_WEIGHT = 0.25
-
-
-class PairHead(nn.Module):
-    """From the first token's state to a score, as BERT's own classifiers do; and to a relation, for KG-BERT's loss."""
-
-    def __init__(self, width: int, relation_count: int) -> None:
-        super().__init__()
-        self.pooler = nn.Linear(width, width)
-        self.classifier = nn.Linear(width, 1)
-        self.relation_classifier = nn.Linear(width, 2 * relation_count)
-
-    def forward(self, first: Tensor) -> Tensor:
-        """Scores; shape (pairs,)."""
-        scores: Tensor = self.classifier(self.pooled(first))[:, 0]
-        return scores
-
-    def pooled(self, first: Tensor) -> Tensor:
-        """What both classifiers read; shape (pairs, width)."""
-        pooled: Tensor = self.pooler(first).tanh()
-        return pooled
 
 
 class CrossTraining:

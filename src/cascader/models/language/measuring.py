@@ -17,7 +17,9 @@ from cascader.models.language.cross_encoder import CrossEncoder
 from cascader.models.language.cross_training import CrossTraining
 from cascader.models.language.dual_encoder import VALID_TRIPLES, DualEncoder
 from cascader.models.language.dual_training import DualTraining, hard_negatives
+from cascader.models.language.heads import MatchingHead
 from cascader.models.language.int8 import UpperLayers
+from cascader.models.language.matching import Matching
 from cascader.models.language.pairs import PairReader
 from cascader.models.language.readers import TextReader
 from cascader.models.language.reading import TOKENS_AT_ONCE, LowerLayers, States
@@ -113,6 +115,7 @@ class BlankCross(CrossEncoder):
         cutting = time.perf_counter() - started
         reading = _leave_blank(self._reader, base, recipe.split_layer)
         self._layers = UpperLayers(self._reader.upper, self._head)
+        matching = self._seconds_to_match(kg)
         training = CrossTraining(self._reader, self._head, recipe, kg, None, lambda: None)
         step = seconds_a_step(training.steps(1))
         self._ready()
@@ -124,13 +127,20 @@ class BlankCross(CrossEncoder):
 
         pool = recipe.hard_pool if recipe.objective == "listwise" else 0
         return Cost(
-            preparing=loading + cutting + reading + _seconds_for_hard_negatives(earlier, kg, pool),
+            preparing=loading + cutting + reading + matching + _seconds_for_hard_negatives(earlier, kg, pool),
             epoch=step * training.step_count,
             look=seconds_for(look, len(valid)),
             epochs=recipe.rounds,
             valid_every=recipe.valid_every,
             parameters=_parameters(base.encoder, self._head),
         )
+
+    def _seconds_to_match(self, kg: KnowledgeGraph) -> float:
+        if not isinstance(self._head, MatchingHead):
+            return 0.0
+        matching = Matching(self._head.match, self._reader, kg, self.recipe.seed)
+        step = seconds_a_step(matching.steps(1))
+        return step * matching.step_count * self.recipe.matching_epochs
 
 
 def _leave_blank(reader: PairReader, base: BaseModel, split: int) -> float:

@@ -59,7 +59,7 @@ class PairReader(nn.Module):
     def __init__(self, base: BaseModel, texts: GraphTexts, split: int) -> None:
         super().__init__()
         lower = LowerLayers(base, split)
-        self._base, self.texts, self._split = base, texts, split
+        self._base, self.texts, self._split, self.width = base, texts, split, base.width
         self.upper = base.layers[split:]
         for parameter in base.encoder.parameters():
             parameter.requires_grad_(False)
@@ -100,9 +100,10 @@ class PairReader(nn.Module):
     def new_lengths(self, pairs: Pairs) -> IntArray:
         """How many tokens each pair adds to what those before it have looked at; shape (pairs,)."""
         tokens = np.zeros(len(pairs), dtype=np.int64)
-        for texts in (pairs.anchors, pairs.candidates):
+        of_anchors, of_candidates = self._anchor_texts.counts, self.texts.entities.counts
+        for texts, counts in ((pairs.anchors, of_anchors), (pairs.candidates, of_candidates)):
             _, firsts = np.unique(np.stack([pairs.relations, texts]), axis=1, return_index=True)
-            tokens[firsts] += self.texts.entities.counts[texts[firsts]]
+            tokens[firsts] += counts[texts[firsts]]
         return tokens
 
     @property
@@ -111,7 +112,11 @@ class PairReader(nn.Module):
         return self._split > 0 and len(self.upper) == 1
 
     def forward(self, pairs: Pairs) -> Tensor:
-        """The state of the first token, which has seen all others; shape (pairs, width)."""
+        """The state of the first token, which has seen all others; shape (pairs, width).
+
+        Where a single layer sees the pair, (pairs, 4 · width): then the first token before it, and what that gathered
+        from the anchor and from the candidate, lie behind it.
+        """
         if self.is_shallow:
             return self._put_together(pairs)
         states, mask = self.lower(pairs)
@@ -129,7 +134,21 @@ class PairReader(nn.Module):
             asking = first.index_select(0, torch.from_numpy(place))
             found = glance(self.upper[0], asking, states, looks[1], mark)
             glances.append(found.of(torch.from_numpy(look_of.reshape(-1))))
-        return put_together(self.upper[0], first, glances)
+        gathered = [part.gathered.flatten(1) for part in glances[1:]]
+        return torch.cat([put_together(self.upper[0], first, glances), first, *gathered], dim=1)
+
+    @torch.no_grad()
+    def gathered(self, relation: int, entities: IntArray) -> tuple[Tensor, Tensor]:
+        """The first token of a relation, (width,), and what it gathers from each entity alone, (entities, width).
+
+        As the layer is now, without its dropout, and only where it is the only one that sees the pair.
+        """
+        relations, states = self._read_once[0].of(np.array([relation])), self._read_once[1].of(entities)
+        first = relations.rows[relations.offsets[relation]].float() + self.parts[0]
+        was_training = self.training
+        found = glance(self.eval().upper[0], first.expand(len(entities), -1), states, entities, self.parts[2])
+        self.train(was_training)
+        return first, found.gathered.flatten(1)
 
     def lower(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """What the upper layers read, (pairs, tokens, width), and the mask of the tokens."""

@@ -76,6 +76,8 @@ class CrossRecipe(Settings):
     objective: CrossObjective = "listwise"
     max_tokens: int = 32  #: of an entity's text; the relation is never cut
     split_layer: int = 3  #: so many layers read each text alone, once; those above see the pair and are trained
+    #: Passes over train, before pairs are read, to learn which texts match; only where one layer sees the pair.
+    matching_epochs: int = 0
     negatives: int = 3  #: of each query
     random_negatives: int = 1  #: so many of them are any entities; the others come from the earlier tier's favourites
     hard_pool: int = 50  #: how many favourites the hard negatives are drawn from
@@ -95,6 +97,7 @@ class CrossRecipe(Settings):
     ranges: ClassVar[dict[str, tuple[float, float]]] = {
         "max_tokens": (1, 100_000),
         "split_layer": (0, 1000),
+        "matching_epochs": (0, 100_000),
         "negatives": (1, 10_000),
         "random_negatives": (0, 10_000),
         "hard_pool": (0, 100_000),
