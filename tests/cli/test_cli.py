@@ -72,7 +72,11 @@ def as_after_the_demo(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("words", [words for words in commands() if words not in (["demo"], ["fit"])], ids=" ".join)
+#: They take minutes, or never end; tests of their own run them.
+LONG = (["demo"], ["fit"], ["serve"])
+
+
+@pytest.mark.parametrize("words", [words for words in commands() if words not in LONG], ids=" ".join)
 def test_the_example_of_a_command_works_as_it_stands(run, words, as_after_the_demo, monkeypatch):
     monkeypatch.chdir(as_after_the_demo)
     name, *example = example_of(run, words)

@@ -22,7 +22,7 @@ def serve(
 ) -> None:
     """Serve a run: a page to ask and explore in a browser, and the same as a JSON API.
 
-    Example: cascader serve runs/wordnet/complex-quick --port 8000
+    Example: cascader serve runs/demo --port 8000
     """
     try:
         from cascader.serve import serve as serve_run
