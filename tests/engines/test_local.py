@@ -88,6 +88,8 @@ def test_no_processes_at_all():
 def test_however_the_engine_ends_no_worker_outlives_it(tmp_path, sent):
     code = (
         "from pathlib import Path\nfrom tests.engines.test_local import *\n"
+        # Where the tests themselves run in the background of a shell, their children would ignore an interrupt.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "task = Task(Call(sleep_long, (folder,)), Call(load, (folder, 'model')))\n"
         "list(LocalEngine(processes=2).run(task, ['long', 'longer']))\n"

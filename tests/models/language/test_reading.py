@@ -144,7 +144,7 @@ def test_put_together_from_glances_a_pair_is_what_the_whole_layer_reads(base):
     assert reader.is_shallow
     with torch.inference_mode():
         expected = read_first(reader.upper, *reader.lower(pairs))
-        torch.testing.assert_close(reader(pairs), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(reader(pairs)[:, : base.width], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_learnt_from_glances_is_what_is_learnt_from_the_whole_layer(base):
@@ -154,7 +154,7 @@ def test_what_is_learnt_from_glances_is_what_is_learnt_from_the_whole_layer(base
     reader = PairReader(base, texts, split=1).eval()
     pairs = Pairs(np.array([0, 1, 1]), np.array([0, 0, 2]), np.array([1, 2, 0]))
     gradients = []
-    for read in (reader(pairs), read_first(reader.upper, *reader.lower(pairs))):
+    for read in (reader(pairs)[:, : base.width], read_first(reader.upper, *reader.lower(pairs))):
         reader.zero_grad()
         (read**2).sum().backward()
         gradients.append([parameter.grad.clone() for parameter in reader.parameters() if parameter.grad is not None])

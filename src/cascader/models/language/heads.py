@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, normalize
 
+from cascader.models.language.towers import small_network
+
 _DIM, _HIDDEN, _DROPOUT = 256, 512, 0.3
 _TEMPERATURE = 0.05
 
@@ -56,8 +58,8 @@ class Match(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.question_network = _network(2 * width)
-        self.candidate_network = _network(width)
+        self.question_network = small_network(2 * width, _HIDDEN, _DIM, _DROPOUT)
+        self.candidate_network = small_network(width, _HIDDEN, _DIM, _DROPOUT)
         self.log_scale = nn.Parameter(torch.tensor(-math.log(_TEMPERATURE)))
 
     def questions(self, first: Tensor, anchor: Tensor) -> Tensor:
@@ -68,12 +70,6 @@ class Match(nn.Module):
     def candidates(self, gathered: Tensor) -> Tensor:
         """Of length one; shape (candidates, coordinates)."""
         return normalize(self.candidate_network(_scaled(gathered)), dim=1)
-
-
-def _network(width: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Dropout(_DROPOUT), nn.Linear(width, _HIDDEN), nn.GELU(), nn.Dropout(_DROPOUT), nn.Linear(_HIDDEN, _DIM)
-    )
 
 
 def _scaled(vectors: Tensor) -> Tensor:

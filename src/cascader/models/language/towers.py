@@ -55,8 +55,8 @@ class ContrastiveTowers(Towers):
     def __init__(self, width: int, relation_count: int, recipe: DualRecipe) -> None:
         super().__init__()
         self._width, self._margin, self._other_answers = width, recipe.margin, recipe.other_answers
-        self.entity_network = _network(width, recipe.hidden, recipe.dim, recipe.dropout)
-        self.anchor_network = _network(width, recipe.hidden, recipe.dim, recipe.dropout)
+        self.entity_network = small_network(width, recipe.hidden, recipe.dim, recipe.dropout)
+        self.anchor_network = small_network(width, recipe.hidden, recipe.dim, recipe.dropout)
         self.relation_network = nn.Linear(width, recipe.dim)
         self.relation_offsets = nn.Parameter(0.1 * torch.randn(2 * relation_count, recipe.dim))
         self.joint_network = nn.Sequential(
@@ -93,7 +93,8 @@ class ContrastiveTowers(Towers):
         return layer_norm(vectors, (self._width,))
 
 
-def _network(width: int, hidden: int, dim: int, dropout: float) -> nn.Sequential:
+def small_network(width: int, hidden: int, dim: int, dropout: float) -> nn.Sequential:
+    """From vectors of `width` to coordinates, through one layer of hidden units."""
     return nn.Sequential(
         nn.Dropout(dropout), nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
     )
