@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from cascader.cascade import Cascade
+from cascader.cascade.alphas import best_sum
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Queries, Triples
 from cascader.runs import load_run
 from cascader.tuning import Budget, Trial
-from cascader.tuning.alphas import best_sum
 from measuring import report
 
 READER = "cross"

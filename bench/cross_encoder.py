@@ -27,11 +27,11 @@ from cascader.datasets import load_dataset
 from cascader.errors import SettingsError
 from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models.embeddings import ComplEx, preset
-from cascader.models.language import CrossEncoder
-from cascader.models.language.int8 import UpperLayers
-from cascader.models.language.precision import in_int8
-from cascader.models.language.sampling import sampled
-from cascader.models.language.texts import phrase_of, text_of
+from cascader.models.text import CrossEncoder
+from cascader.models.text.int8 import UpperLayers
+from cascader.models.text.precision import in_int8
+from cascader.models.text.sampling import sampled
+from cascader.models.text.texts import phrase_of, text_of
 from cascader.runs import finish_run, is_finished, keep_graph, keep_tier, load_tier, tier_folder
 from cascader.storage import read_json
 from cascader.tuning import best_reranking

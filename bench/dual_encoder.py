@@ -13,8 +13,8 @@ import torch
 
 import cascader
 from cascader.graph import Queries
-from cascader.models.language import DualRecipe
-from cascader.models.language.towers import StarTowers
+from cascader.models.text import DualRecipe
+from cascader.models.text.towers import StarTowers
 from measuring import report
 
 WIDTH = 384

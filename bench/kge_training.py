@@ -18,7 +18,7 @@ import torch
 import cascader
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models.embeddings import EMBEDDINGS
-from cascader.models.embeddings.fitting import Training
+from cascader.models.embeddings.training import Training
 from measuring import in_own_process, median, report
 
 DIMENSION = 128

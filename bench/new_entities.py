@@ -12,8 +12,8 @@ import cascader
 from cascader.cascade import Cascade
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import KnowledgeGraph, KnownAnswers, Queries
-from cascader.predictions.new_entities import about_new
-from cascader.scorer import Scorer
+from cascader.runs.new_entities import about_new
+from cascader.scoring.scorer import Scorer
 from cascader.tuning import tune_alpha
 from measuring import report
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import cascader
 from cascader.models.embeddings.embedding import Embedding
-from cascader.models.embeddings.recipe import Recipe
-from cascader.models.language.recipes import CrossRecipe, DualRecipe
-from cascader.models.language.tier import LanguageTier
+from cascader.models.embeddings.settings import Recipe
 from cascader.models.settings import Settings
+from cascader.models.text.settings import CrossRecipe, DualRecipe
+from cascader.models.text.text_model import LanguageTier
 
 PAGE = Path(__file__).with_name("api.md")
 #: By the module that a name lives in, in the order of the page.
@@ -23,19 +23,18 @@ CHAPTERS = {
     "cascader.datasets": "Reading and writing graphs",
     "cascader.models": "The floor",
     "cascader.models.embeddings": "Tier 1: embeddings",
-    "cascader.models.language": "Tiers 2 and 3: language models",
-    "cascader.scorer": "A tier of your own",
+    "cascader.models.text": "Tiers 2 and 3: language models",
+    "cascader.scoring.scorer": "A tier of your own",
     "cascader.cascade": "The cascade",
-    "cascader.pruning": "Pruners",
+    "cascader.cascade.pruners": "Pruners",
     "cascader.tuning": "Tuning and budgets",
     "cascader.evaluation": "Evaluation",
-    "cascader.runs": "Runs",
-    "cascader.predictions": "Answers",
+    "cascader.runs": "Runs and answers",
     "cascader.errors": "Errors",
 }
 #: What the models of a chapter have in common is said once.
-BASES = {"cascader.models.embeddings": Embedding, "cascader.models.language": LanguageTier}
-RECIPES = {"cascader.models.embeddings": [Recipe], "cascader.models.language": [DualRecipe, CrossRecipe]}
+BASES = {"cascader.models.embeddings": Embedding, "cascader.models.text": LanguageTier}
+RECIPES = {"cascader.models.embeddings": [Recipe], "cascader.models.text": [DualRecipe, CrossRecipe]}
 OPENING = """# The API
 
 All names of `import cascader`, with their signatures and examples, which the tests run. This page is made from the

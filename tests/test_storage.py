@@ -106,7 +106,7 @@ def test_a_folder_gives_way_only_to_a_whole_one(tmp_path):
 
 
 def test_a_language_model_and_a_full_disk(tmp_path, tiny_model):
-    from cascader.models.language.base_model import load_base_model
+    from cascader.models.text.base_model import load_base_model
 
     base = load_base_model(tiny_model)
     base.save(tmp_path / "encoder")
@@ -118,7 +118,7 @@ def test_a_language_model_and_a_full_disk(tmp_path, tiny_model):
 
 
 def test_a_tokenizer_and_a_full_disk(tmp_path, tiny_model):
-    from cascader.models.language.base_model import load_base_model
+    from cascader.models.text.base_model import load_base_model
 
     tokenizer = load_base_model(tiny_model).tokenizer
     with (

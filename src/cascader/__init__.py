@@ -15,17 +15,16 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from cascader.cascade import Alpha, Cascade, Fusion
+    from cascader.cascade.pruners import ConformalTopK, DynamicTopK, StaticTopK, ThriftyTopK, TopK
     from cascader.datasets import Split, graph_from_frames, load_dataset, open_graph, read_graph, to_frame, write_graph
     from cascader.errors import CascaderError, DataError, MissingExtraError, StorageError, UnknownNameError
     from cascader.evaluation import Comparison, Evaluation, Metrics, compare, evaluate
     from cascader.graph import Candidates, Entity, KnowledgeGraph, KnownAnswers, Queries, Relation, Side
     from cascader.models import Frequency
     from cascader.models.embeddings import RESCAL, ComplEx, RotatE, TransE
-    from cascader.models.language import CrossEncoder, DualEncoder
-    from cascader.predictions import Prediction, Verdict
-    from cascader.pruning import ConformalTopK, DynamicTopK, StaticTopK, ThriftyTopK, TopK
-    from cascader.runs import Run, load_run, save_run
-    from cascader.scorer import Scorer
+    from cascader.models.text import CrossEncoder, DualEncoder
+    from cascader.runs import Prediction, Run, Verdict, load_run, save_run
+    from cascader.scoring.scorer import Scorer
     from cascader.tuning import Budget, tune, tune_alpha
 
 _HOMES = {
@@ -58,11 +57,10 @@ _HOMES = {
     ),
     "cascader.models": ("Frequency",),
     "cascader.models.embeddings": ("RESCAL", "ComplEx", "RotatE", "TransE"),
-    "cascader.models.language": ("CrossEncoder", "DualEncoder"),
-    "cascader.predictions": ("Prediction", "Verdict"),
-    "cascader.pruning": ("ConformalTopK", "DynamicTopK", "StaticTopK", "ThriftyTopK", "TopK"),
-    "cascader.runs": ("Run", "load_run", "save_run"),
-    "cascader.scorer": ("Scorer",),
+    "cascader.models.text": ("CrossEncoder", "DualEncoder"),
+    "cascader.cascade.pruners": ("ConformalTopK", "DynamicTopK", "StaticTopK", "ThriftyTopK", "TopK"),
+    "cascader.runs": ("Prediction", "Run", "Verdict", "load_run", "save_run"),
+    "cascader.scoring.scorer": ("Scorer",),
     "cascader.tuning": ("Budget", "tune", "tune_alpha"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

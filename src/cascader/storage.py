@@ -15,10 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cascader.errors import DataError, StorageError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Array = NDArray[Any]
 
 logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
@@ -167,6 +172,47 @@ def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with atomic_file(path) as temporary:
         save_file(contiguous, temporary, None if metadata is None else dict(metadata))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
+    """The tensors of a safetensors file by name, and its metadata."""
+    from safetensors import safe_open
+
+    with _readable(path), safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write named arrays as a safetensors file, atomically: the same arrays are the same bytes."""
+    from safetensors.numpy import save
+
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(save(contiguous))
+
+
+def read_arrays(path: Path, sha256: str | None = None) -> dict[str, Array]:
+    """The arrays of a safetensors file by name; with `sha256`, the file must be the one that has it."""
+    from safetensors.numpy import load
+
+    with _readable(path):
+        content = path.read_bytes()
+        if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+            raise ValueError(f"its {len(content):,} bytes are not those that were written")
+        return load(content)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """One error for every safetensors file that cannot be read."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+    except (SafetensorError, ValueError) as error:
+        raise DataError(f"{path} is damaged: {error}. Delete it, and run the command again that made it.") from error
 
 
 def write_parquet(path: Path, columns: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import cascader
 from cascader.cli import app
-from cascader.cli.fitting import fit
+from cascader.cli.fit import fit
 from cascader.errors import MissingExtraError
 from cascader.graph import Entity, KnowledgeGraph, Relation
 
@@ -272,7 +272,7 @@ def test_demo_runs_and_says_what_it_did(run, tmp_path, tiny_model, monkeypatch):
         pytest.skip(str(error))
     small = ["epochs=5", f"dual.base={tiny_model}", "dual.epochs=1", f"cross.base={tiny_model}", "cross.split_layer=1"]
     small += ["cross.rounds=1", "cross.round_queries=64", "cross.valid_triples=10", "cross.valid_top=3"]
-    monkeypatch.setattr("cascader.cli.demonstrating.fit", partial(fit, settings=small))
+    monkeypatch.setattr("cascader.cli.demo.fit", partial(fit, settings=small))
     code, out, _ = run("demo", "--out", tmp_path)
     assert code == 0
     figures = {path.stem: json.loads(path.read_text())["mrr"] for path in (tmp_path / "results").glob("*.json")}

@@ -15,9 +15,9 @@ from cascader.cli import main
 #: The command line as it is, with a checkpoint after every epoch, on a disk that may be full after the third.
 MAIN = """
 import os, resource
-import cascader.training.loop as loop
+import cascader.models.training.loop as loop
 from cascader.cli import main
-from cascader.training.checkpoints import Checkpoint
+from cascader.models.training.checkpoints import Checkpoint
 
 loop._SECONDS_BETWEEN_CHECKPOINTS = 0
 save = Checkpoint.save

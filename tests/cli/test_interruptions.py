@@ -13,9 +13,9 @@ from cascader.storage import read_parquet
 #: Loads everything once, then forks: each child is `cascader fit`, and is killed at a random moment.
 KILLER = """
 import os, random, signal, sys, time
-import cascader.training.loop as loop
+import cascader.models.training.loop as loop
 from cascader.cli.app import app
-import cascader.models.language.cross_encoder, cascader.models.embeddings, cascader.runs, transformers
+import cascader.models.text.cross_encoder, cascader.models.embeddings, cascader.runs, transformers
 
 loop._SECONDS_BETWEEN_CHECKPOINTS = 0
 kills, killed = int(sys.argv[1]), 0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cascader.engines import Call, Engine, Task
 from cascader.errors import EngineError, SettingsError
+from cascader.scoring.engines import Call, Engine, Task
 
 
 def load(folder: Path, name: str) -> str:

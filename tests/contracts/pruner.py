@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from cascader.cascade.pruners import Pruner, Seen, load_pruner
 from cascader.errors import DataError, NotFittedError
 from cascader.graph import Queries
-from cascader.pruning import Pruner, Seen, load_pruner
 
 ENTITIES = 40
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cascader.graph import Candidates, KnowledgeGraph, Queries
-from cascader.scorer import Scorer
+from cascader.scoring.scorer import Scorer
 
 
 class ScorerContract:

@@ -11,7 +11,7 @@ from cascader import Split
 from cascader.datasets.frames import graph_from_frames, to_frame, triples_of
 from cascader.errors import DataError
 from cascader.graph import Entity, Relation
-from cascader.predictions import Verdict
+from cascader.runs import Verdict
 
 ROWS = [(f"d{i}", "treats", f"s{j}") for i in range(6) for j in range(5)]
 TRIPLES = pandas.DataFrame(ROWS, columns=["head", "relation", "tail"])

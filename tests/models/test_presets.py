@@ -4,8 +4,8 @@ import pytest
 
 from cascader.datasets import CATALOG
 from cascader.models.embeddings import EMBEDDINGS
-from cascader.models.language import CrossRecipe, DualRecipe
 from cascader.models.presets import preset
+from cascader.models.text import CrossRecipe, DualRecipe
 
 PRESETS = ("quick", "balanced", "best")
 LANGUAGE = {"dual": DualRecipe, "cross": CrossRecipe}

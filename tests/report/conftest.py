@@ -5,16 +5,16 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from cascader.calibration import calibrate
 from cascader.cascade import Cascade, TopK
 from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph
 from cascader.models import Frequency
 from cascader.models.embeddings import ComplEx
-from cascader.models.language import CrossEncoder
+from cascader.models.text import CrossEncoder
 from cascader.report import analyse
-from cascader.score_store import StoredScorer
+from cascader.scoring import StoredScorer
 from cascader.tuning import halves_of_valid, tune
+from cascader.tuning.calibration import calibrate
 from tests.evaluation.test_evaluate import random_graph
 
 EVIL = "<script>alert(1)</script> $x$ & ümlaut"

@@ -16,7 +16,7 @@ from cascader.report.analyses import ANALYSES
 from cascader.report.analyses.coverage import _by_chance
 from cascader.report.analyses.distributions import _curve
 from cascader.report.analyses.reweighting import _by_rank, _margin
-from cascader.report.material import Material
+from cascader.report.inputs import Material
 from cascader.tuning import Tuned, tune
 
 

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 import cascader
 from cascader.graph import Entity, KnowledgeGraph, Relation
 from cascader.models.embeddings import ComplEx
-from cascader.models.language import CrossEncoder, DualEncoder
+from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.runs import finish_run, keep_graph, keep_tier, load_run
 from cascader.serve import create_app
 from tests.cli.conftest import run  # noqa: F401 - a fixture

@@ -6,7 +6,7 @@ from concurrent.futures import wait
 
 import pytest
 
-from cascader.serve.batching import Batcher
+from cascader.serve.batcher import Batcher
 from cascader.serve.limits import Batching
 from cascader.serve.refusals import BusyError
 

@@ -12,7 +12,7 @@ import pytest
 
 from cascader.graph import Entity, KnowledgeGraph, Relation
 from cascader.models.embeddings import ComplEx
-from cascader.models.language import CrossEncoder, DualEncoder
+from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.runs import finish_run, keep_graph, keep_tier, load_run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="the page is tested in a browser: pip install playwright")

@@ -4,7 +4,7 @@ import pytest
 
 from cascader.cascade import Cascade
 from cascader.models import Frequency
-from cascader.serve.stops import Stop, frontier, thinned, within_pairs, within_seconds
+from cascader.serve.budget_levels import Stop, frontier, thinned, within_pairs, within_seconds
 from cascader.tuning import Trial
 
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from cascader.cascade import Alpha, Cascade, Fusion, TopK, mask_known, rerank
+from cascader.cascade.alphas import ALPHAS, best_sum, ranks_below
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
 from cascader.evaluation.protocol import walk
@@ -9,7 +10,6 @@ from cascader.graph import KnowledgeGraph, Queries
 from cascader.models import Frequency
 from cascader.models.embeddings import ComplEx
 from cascader.tuning import tune_alpha
-from cascader.tuning.alphas import ALPHAS, best_sum, ranks_below
 from tests.evaluation.test_evaluate import Oracle, random_graph
 
 

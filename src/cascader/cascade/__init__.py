@@ -3,9 +3,9 @@
 from cascader.cascade.answers import Answer, Trace, answer, answers_of, mask_of
 from cascader.cascade.blend import Alpha, Fusion, PrunedTail, Scale, add_up, blend, mask_known, rerank
 from cascader.cascade.cascade import Cascade, Tier
-from cascader.cascade.clock import Clock
+from cascader.cascade.deadline import Clock
+from cascader.cascade.pruners import Pruner, TopK
 from cascader.cascade.steps import Cost, Step, Tally, pairs_of
-from cascader.pruning import Pruner, TopK
 
 __all__ = [
     "Alpha",

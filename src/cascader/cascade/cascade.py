@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from cascader.cascade.blend import Alpha, Fusion, add_up, mask_known, rerank
-from cascader.cascade.clock import Clock
+from cascader.cascade.deadline import Clock
+from cascader.cascade.pruners import Pruner
 from cascader.cascade.steps import Step, Tally
 from cascader.errors import DataError
 from cascader.graph import Candidates, FloatArray, KnownAnswers, Queries
-from cascader.pruning import Pruner
-from cascader.scorer import Scorer
+from cascader.scoring.scorer import Scorer
 
 #: With a clock running, so many candidates of each query are read between two looks at it, the best first.
 _RANKS_AT_ONCE = 8

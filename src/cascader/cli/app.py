@@ -9,15 +9,15 @@ import typer
 
 import cascader
 from cascader.cli import (
+    compare,
     data,
-    demonstrating,
-    describing,
-    evaluations,
-    fitting,
-    measuring,
-    predicting,
-    reporting,
-    serving,
+    demo,
+    describe,
+    evaluate,
+    fit,
+    predict,
+    report,
+    serve,
 )
 from cascader.cli.console import complain
 from cascader.errors import CascaderError
@@ -34,21 +34,21 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(data.app, name="data")
-app.command()(fitting.fit)
-app.command()(measuring.evaluate)
-app.command()(predicting.predict)
-app.command()(predicting.classify)
-app.command()(describing.describe)
-app.command()(reporting.report)
-app.command()(serving.serve)
-app.command()(evaluations.baseline)
+app.command()(fit.fit)
+app.command()(evaluate.evaluate)
+app.command()(predict.predict)
+app.command()(predict.classify)
+app.command()(describe.describe)
+app.command()(report.report)
+app.command()(serve.serve)
+app.command()(compare.baseline)
 # \b: an example that is to be copied stays on one line.
 app.command(
     epilog="\b\nExample: cascader compare runs/demo/results/frequency.json runs/demo/results/cascade.json\n\n"
     "`cascader demo` makes both."
-)(evaluations.compare)
-app.command()(evaluations.table)
-app.command()(demonstrating.demo)
+)(compare.compare)
+app.command()(compare.table)
+app.command()(demo.demo)
 
 #: Bad input, as opposed to 1 for a bug of ours.
 BAD_INPUT = 2

@@ -12,7 +12,7 @@ from cascader.cli.tiers import check_same, model_of
 from cascader.graph import KnowledgeGraph
 
 if TYPE_CHECKING:
-    from cascader.planning import Choice, FitPlan, PlannedTier
+    from cascader.runs import Choice, FitPlan, PlannedTier
 
 #: Of the time for training, this much is shared out: the machine may be slower later than while it was measured.
 _SHARED_OUT = 0.9
@@ -54,8 +54,7 @@ class Wish:
 
 def make_plan(wish: Wish, folder: Path) -> "FitPlan":
     """Measure a moment of each training, and choose what fits."""
-    from cascader.planning import PRESETS, FitPlan, Measured, PlannedTier, choose, shares
-    from cascader.runs import has_tier
+    from cascader.runs import PRESETS, FitPlan, Measured, PlannedTier, choose, has_tier, shares
 
     presets = [wish.preset] if wish.preset else list(PRESETS if wish.budget else PRESETS[:1])
     trained = {tier: _trained(folder, tier, wish, presets) for tier in wish.kinds if has_tier(folder, tier)}
@@ -82,13 +81,13 @@ def make_plan(wish: Wish, folder: Path) -> "FitPlan":
 
 def _already(preset: str, model: Any, wish: Wish) -> "PlannedTier":  # noqa: ANN401 - any tier's model
     """A tier that needs no time, because it is trained."""
-    from cascader.planning import PlannedTier
+    from cascader.runs import PlannedTier
 
     return PlannedTier(preset, model.parameter_count, 0.0, 0.0, None if wish.budget is None else 0.0, took=0.0)
 
 
 def _why_left_out(choice: "Choice", tiers: Sequence[str]) -> dict[str, str]:
-    from cascader.planning import in_words
+    from cascader.runs import in_words
 
     why = {
         tier: f"with it, {in_words(needed)} would pass before every tier has had a look at valid and all are tuned"
@@ -114,7 +113,7 @@ def _trained(folder: Path, tier: str, wish: Wish, presets: Sequence[str]) -> tup
 
 def say_plan(plan: "FitPlan", wish: Wish, has_texts: bool) -> None:
     """Print what will be trained, what it is predicted to take, and what is left out."""
-    from cascader.planning import in_words
+    from cascader.runs import in_words
 
     kg, within = wish.kg, "" if plan.budget is None else f", within {in_words(plan.budget)}"
     say(f"The plan for {kg.name}{within}: {len(kg.train):,} triples to train on, {len(kg.entities):,} entities.")
@@ -134,7 +133,7 @@ def say_plan(plan: "FitPlan", wish: Wish, has_texts: bool) -> None:
 
 
 def _predicted(seconds: float, share: float | None) -> str:
-    from cascader.planning import in_words
+    from cascader.runs import in_words
 
     if seconds == 0:
         return "trained already"
@@ -144,7 +143,7 @@ def _predicted(seconds: float, share: float | None) -> str:
 
 
 def _say_too_small(plan: "FitPlan") -> None:
-    from cascader.planning import in_words
+    from cascader.runs import in_words
 
     (tier, planned), *others = plan.tiers.items()
     if others or planned.share is None or planned.seconds <= planned.share:
@@ -157,7 +156,7 @@ def _say_too_small(plan: "FitPlan") -> None:
 
 def say_took(plan: "FitPlan") -> None:
     """Print what each part took beside what was predicted."""
-    from cascader.planning import in_words
+    from cascader.runs import in_words
 
     if plan.took is None:
         return
@@ -170,7 +169,7 @@ def say_took(plan: "FitPlan") -> None:
 
 def plan_for(wish: Wish, folder: Path) -> "tuple[FitPlan, bool]":
     """The plan that the same command has kept in the folder, or a new one; and whether it is new."""
-    from cascader.planning import load_plan
+    from cascader.runs import load_plan
 
     found = load_plan(folder, wish.as_dict())
     return (found, False) if found else (make_plan(wish, folder), True)

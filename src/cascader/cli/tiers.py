@@ -13,7 +13,7 @@ _MOST_MODELS = 2
 def kinds_of(tiers: str, model: str, kg: KnowledgeGraph) -> dict[str, str]:
     """Which tiers there will be, and what each is: {"kge": "complex", "dual": "dual"}."""
     from cascader.models.embeddings import EMBEDDINGS
-    from cascader.models.language.texts import has_texts
+    from cascader.models.text.texts import has_texts
     from cascader.runs import TIERS
 
     names = [name.strip() for name in model.split(",")]
@@ -65,7 +65,7 @@ def _number_or_text(value: str) -> int | float | str:
 def model_of(kind: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - any tier's model
     """A model of a kind, not yet trained."""
     from cascader.models.embeddings import EMBEDDINGS
-    from cascader.models.language import CrossEncoder, DualEncoder
+    from cascader.models.text import CrossEncoder, DualEncoder
 
     kinds: dict[str, Any] = {**EMBEDDINGS, "dual": DualEncoder, "cross": CrossEncoder}
     return kinds[kind](**settings)

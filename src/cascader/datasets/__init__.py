@@ -6,7 +6,7 @@ from cascader.datasets.catalog import CATALOG, Counts, Dataset, load_dataset
 from cascader.datasets.download import Source, fetch, locate
 from cascader.datasets.frames import Frame, graph_from_frames, to_frame, triples_of
 from cascader.datasets.readers import read_graph
-from cascader.datasets.splitting import Split, split_triples
+from cascader.datasets.splits import Split, split_triples
 from cascader.datasets.wordnet import read_wordnet
 from cascader.datasets.writers import FORMATS, Format, write_graph
 from cascader.graph import KnowledgeGraph

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cascader.datasets.readers import Index, assembled
-from cascader.datasets.splitting import Split
+from cascader.datasets.splits import Split
 from cascader.datasets.tables import Table, table_of_columns
 from cascader.datasets.text_tables import take_texts
 from cascader.datasets.texts import Texts

@@ -11,7 +11,7 @@ import numpy as np
 
 from cascader.datasets.archives import ARCHIVE_SUFFIXES, unpack
 from cascader.datasets.layout import SUFFIXES, Layout, find_layout
-from cascader.datasets.splitting import Split, split_triples
+from cascader.datasets.splits import Split, split_triples
 from cascader.datasets.text_tables import read_text_table
 from cascader.datasets.texts import Texts
 from cascader.datasets.triples import Statements, read_statements

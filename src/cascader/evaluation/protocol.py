@@ -13,7 +13,7 @@ from cascader.evaluation.ranks import GoldRanks, Ranks, rank_golds
 from cascader.evaluation.record import Evaluation
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries, SplitName
 from cascader.progress import progress
-from cascader.scorer import Scorer
+from cascader.scoring.scorer import Scorer
 
 #: What one block of dense scores may take, so that memory grows with the entities and never with the queries.
 _BLOCK_BYTES = 64 << 20

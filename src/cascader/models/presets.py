@@ -18,7 +18,7 @@ def read_table(package: str, name: str = "presets.toml") -> dict[str, Any]:
 
 def preset(model: str, name: str, dataset: str = "") -> dict[str, Any]:
     """The settings of a model under a preset's name, with what is known to suit the dataset on top."""
-    table = read_table("language" if model in _LANGUAGE_TIERS else "embeddings")
+    table = read_table("text" if model in _LANGUAGE_TIERS else "embeddings")
     everywhere = table["any"].get(model, {})
     if name not in everywhere:
         raise SettingsError(f"{model} has no preset {name!r}. Choose one of: {', '.join(everywhere) or 'none'}.")

@@ -13,18 +13,18 @@ from starlette.staticfiles import StaticFiles
 import cascader
 from cascader.graph import SPLITS
 from cascader.runs import Run
-from cascader.serve import bodies
-from cascader.serve.desk import Desk
-from cascader.serve.guards import COUNTS, Guarded, Logged, hosts_of
+from cascader.serve import schemas
 from cascader.serve.limits import Batching, Limits
+from cascader.serve.middleware import COUNTS, Guarded, Logged, hosts_of
 from cascader.serve.problems import failure, say_problems
 from cascader.serve.searching import AskableRelations, EntitySearch, example_questions
+from cascader.serve.service import Desk
 
 PAGE = Path(__file__).parent / "page"
 #: A report is one file with its style and its figures inside.
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": bodies.Problem} for status in (400, 401, 404, 408, 413, 422, 429, 500, 503)
+    status: {"model": schemas.Problem} for status in (400, 401, 404, 408, 413, 422, 429, 500, 503)
 }
 
 
@@ -67,21 +67,21 @@ def _asking(desk: Desk) -> APIRouter:
     router = APIRouter()
 
     @router.post("/answer")
-    async def answer(ask: bodies.Ask, request: Request) -> bodies.Answers:
+    async def answer(ask: schemas.Ask, request: Request) -> schemas.Answers:
         """The best answers to a question, each with what every tier made of it."""
         found = await desk.answer(ask)
         _count(request, [found])
         return found
 
     @router.post("/batch")
-    async def batch(ask: bodies.AskBatch, request: Request) -> bodies.BatchAnswers:
+    async def batch(ask: schemas.AskBatch, request: Request) -> schemas.BatchAnswers:
         """The answers to several questions; in place of one that cannot be answered, why."""
         found = await desk.answer_batch(ask.questions)
         _count(request, found)
-        return bodies.BatchAnswers(answers=found)
+        return schemas.BatchAnswers(answers=found)
 
     @router.post("/classify")
-    async def classify(ask: bodies.AskTriples, request: Request) -> bodies.Verdicts:
+    async def classify(ask: schemas.AskTriples, request: Request) -> schemas.Verdicts:
         """Whether triples are true; one that the graph has is judged as if it had not."""
         request.scope[COUNTS]["questions"] = 2 * len(ask.triples)
         return await desk.classify(ask.triples)
@@ -90,7 +90,7 @@ def _asking(desk: Desk) -> APIRouter:
 
 
 def _count(request: Request, found: list[Any]) -> None:
-    answers = [each for each in found if isinstance(each, bodies.Answers)]
+    answers = [each for each in found if isinstance(each, schemas.Answers)]
     request.scope[COUNTS].update(questions=len(found), pairs_read=sum(each.cost.pairs_read for each in answers))
 
 
@@ -101,66 +101,66 @@ def _looking_up(desk: Desk) -> APIRouter:
     graph_body = _graph_body(desk)
 
     @router.get("/health")
-    async def health() -> bodies.Health:
+    async def health() -> schemas.Health:
         """That the server is there."""
-        return bodies.Health(run=desk.run.folder.resolve().name, version=cascader.__version__)
+        return schemas.Health(run=desk.run.folder.resolve().name, version=cascader.__version__)
 
     @router.get("/graph")
-    def graph() -> bodies.Graph:
+    def graph() -> schemas.Graph:
         """The graph, the tiers, and the budgets to choose from."""
         return graph_body.model_copy(update={"has_report": _report(desk.run).exists()})
 
     @router.get("/entities")
     def entities(
         q: Annotated[str, Query(max_length=1000)] = "", limit: Annotated[int, Query(ge=1, le=100)] = 20
-    ) -> bodies.FoundEntities:
+    ) -> schemas.FoundEntities:
         """Entities by any part of their name or id."""
         found = search.find(q)
-        some = [bodies.Described.of(kg.entities[place]) for place in found[:limit]]
-        return bodies.FoundEntities(entities=some, total=len(found))
+        some = [schemas.Described.of(kg.entities[place]) for place in found[:limit]]
+        return schemas.FoundEntities(entities=some, total=len(found))
 
     @router.get("/entity")
-    def entity(id: Annotated[str, Query(max_length=1000)]) -> bodies.EntityBody:
+    def entity(id: Annotated[str, Query(max_length=1000)]) -> schemas.EntityBody:
         """An entity, by id or name, and what can be asked about it."""
         place = desk.names.entity(id)
         relations = [
-            bodies.AskableRelation(id=relation.id, name=relation.name, side=side, facts=facts, share=share)
+            schemas.AskableRelation(id=relation.id, name=relation.name, side=side, facts=facts, share=share)
             for relation, side, facts, share in askable.of(place)
         ]
-        return bodies.EntityBody(**kg.entities[place]._asdict(), relations=relations)
+        return schemas.EntityBody(**kg.entities[place]._asdict(), relations=relations)
 
     return router
 
 
-def _graph_body(desk: Desk) -> bodies.Graph:
+def _graph_body(desk: Desk) -> schemas.Graph:
     kg, run = desk.kg, desk.run
     counts = np.bincount(kg.triples()[:, 1], minlength=len(kg.relations)).tolist()
-    return bodies.Graph(
+    return schemas.Graph(
         name=kg.name,
         entity_count=len(kg.entities),
         relation_count=len(kg.relations),
         triple_counts={split: len(kg.split(split)) for split in SPLITS},
         tiers=[
-            bodies.TierBody(name=name, kind=type(model).__name__, parameters=model.parameter_count)
+            schemas.TierBody(name=name, kind=type(model).__name__, parameters=model.parameter_count)
             for name, model in run.tiers.items()
         ],
         relations=[
-            bodies.CountedRelation(id=relation.id, name=relation.name, count=count)
+            schemas.CountedRelation(id=relation.id, name=relation.name, count=count)
             for relation, count in zip(kg.relations, counts, strict=True)
         ],
         has_probabilities=desk.stops[0].answering.calibration is not None,
         reads_new="dual" in run.tiers,
         has_report=False,
         budgets=[
-            bodies.StopBody(
+            schemas.StopBody(
                 pairs=stop.pairs, tiers=stop.tiers, valid_mrr=stop.valid_mrr, predicted_seconds=stop.seconds
             )
             for stop in desk.stops
         ],
         examples=[
-            bodies.Example(
-                entity=bodies.Named.of(kg.entities[entity]),
-                relation=bodies.Named.of(kg.relations[relation]),
+            schemas.Example(
+                entity=schemas.Named.of(kg.entities[entity]),
+                relation=schemas.Named.of(kg.relations[relation]),
                 side=side,
             )
             for entity, relation, side in example_questions(kg)

@@ -10,8 +10,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from cascader.errors import CascaderError, StorageError, UnknownNameError
-from cascader.serve.bodies import Problem
 from cascader.serve.refusals import BusyError, LateError
+from cascader.serve.schemas import Problem
 
 _SHOWN = 200  # characters of what was found
 

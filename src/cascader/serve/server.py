@@ -15,8 +15,8 @@ import uvicorn
 from cascader.errors import SettingsError
 from cascader.runs import load_run
 from cascader.serve.app import create_app
-from cascader.serve.guards import is_loopback, request_log
 from cascader.serve.limits import Batching
+from cascader.serve.middleware import is_loopback, request_log
 
 #: How long open requests may take when the server is told to end.
 _GRACE_SECONDS = 5

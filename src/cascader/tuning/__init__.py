@@ -1,10 +1,10 @@
 """What valid chooses: no model runs twice."""
 
-from cascader.tuning.alphas import best_reranking, best_sum, tune_alpha
+from cascader.cascade.alphas import best_reranking, best_sum, tune_alpha
 from cascader.tuning.budget import Budget, ReadingSpeed
-from cascader.tuning.keeping import load_tuned, save_tuned
+from cascader.tuning.persistence import load_tuned, save_tuned
+from cascader.tuning.result import Plan, Trial, Tuned, described
 from cascader.tuning.search import halves_of_valid, trial_count, tune
-from cascader.tuning.trials import Plan, Trial, Tuned, described
 
 __all__ = [
     "Budget",

@@ -7,7 +7,7 @@ import numpy as np
 
 from cascader.errors import SettingsError
 from cascader.graph import Candidates, IntArray, Queries
-from cascader.scorer import Scorer
+from cascader.scoring.scorer import Scorer
 
 #: Pairs that are read to see how fast it goes, of short ones and of long ones each; a scorer may need more.
 _PAIRS_TO_MEASURE = 192

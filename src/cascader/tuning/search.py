@@ -8,17 +8,27 @@ from typing import get_args
 import numpy as np
 
 from cascader.cascade import Cascade, Fusion, PrunedTail, Scale, Tier, mask_known
+from cascader.cascade.alphas import best_reranking, best_sum, relation_alphas
+from cascader.cascade.pruners import (
+    AtMost,
+    ConformalTopK,
+    DynamicTopK,
+    Pruner,
+    Seen,
+    StaticTopK,
+    ThriftyTopK,
+    TopK,
+    seen_by,
+)
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
 from cascader.graph import Candidates, KnowledgeGraph, Queries, Triples
 from cascader.progress import progress
-from cascader.pruning import AtMost, ConformalTopK, DynamicTopK, Pruner, Seen, StaticTopK, ThriftyTopK, TopK, seen_by
-from cascader.score_store import StoredScorer
-from cascader.scorer import Scorer
-from cascader.tuning.alphas import best_reranking, best_sum, relation_alphas
+from cascader.scoring import StoredScorer
+from cascader.scoring.scorer import Scorer
 from cascader.tuning.budget import ReadingSpeed, read_tokens
-from cascader.tuning.remembering import Remembered
-from cascader.tuning.trials import Trial, Tuned
+from cascader.tuning.recorded import Remembered
+from cascader.tuning.result import Trial, Tuned
 
 #: As in the paper.
 QUANTILES = (0.5, 0.75, 0.9, 0.95)

@@ -1,9 +1,9 @@
 """Knowledge graph embeddings, the first tier: what the structure alone says."""
 
 from cascader.models.embeddings.embedding import Embedding, load_embedding
-from cascader.models.embeddings.foreign import PyKEENScorer, read_embedding
-from cascader.models.embeddings.formulas import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
-from cascader.models.embeddings.recipe import Recipe
+from cascader.models.embeddings.external import PyKEENScorer, read_embedding
+from cascader.models.embeddings.interactions import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
+from cascader.models.embeddings.settings import Recipe
 from cascader.models.presets import preset, search_space
 
 __all__ = [

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
-from cascader.models.embeddings.recipe import Recipe
-from cascader.models.keeping import read_model, write_model
-from cascader.training import summary_of
+from cascader.models.embeddings.settings import Recipe
+from cascader.models.persistence import read_model, write_model
+from cascader.models.training import summary_of
 
 FORMAT = 1
 _PAIRS_AT_ONCE = 200_000
@@ -78,7 +78,7 @@ class Embedding(ABC):
 
     def fit(self, kg: KnowledgeGraph, folder: str | Path | None = None, max_minutes: float = np.inf) -> "Embedding":
         """Train on the graph; with a `folder`, interrupted training goes on there where it stopped."""
-        from cascader.models.embeddings.fitting import fit
+        from cascader.models.embeddings.training import fit
 
         fit(self, kg, None if folder is None else Path(folder), max_minutes)
         return self
@@ -149,7 +149,7 @@ def directed(queries: Queries, relation_count: int) -> np.ndarray[Any, np.dtype[
 
 def load_embedding(folder: str | Path, kg: KnowledgeGraph) -> Embedding:
     """Read an embedding back that `save` has written."""
-    from cascader.models.embeddings.formulas import EMBEDDINGS
+    from cascader.models.embeddings.interactions import EMBEDDINGS
 
     saved, tensors = read_model(Path(folder), EMBEDDINGS, FORMAT)
     model = EMBEDDINGS[saved["model"]](**saved["recipe"])

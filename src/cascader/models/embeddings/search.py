@@ -10,7 +10,7 @@ from typing import Any
 from cascader.errors import DataError, MissingExtraError, SettingsError, TrainingError
 from cascader.graph import KnowledgeGraph
 from cascader.models.embeddings.embedding import Embedding, load_embedding
-from cascader.models.embeddings.formulas import EMBEDDINGS
+from cascader.models.embeddings.interactions import EMBEDDINGS
 from cascader.models.presets import search_space
 from cascader.storage import read_json, write_json
 

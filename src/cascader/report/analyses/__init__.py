@@ -4,21 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cascader
-from cascader.calibration import Calibration
 from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
 from cascader.report.analyses.correlations import correlations
 from cascader.report.analyses.coverage import coverage
 from cascader.report.analyses.distributions import distributions
-from cascader.report.analyses.plain import plain
+from cascader.report.analyses.jsonable import plain
 from cascader.report.analyses.reliability import reliability
 from cascader.report.analyses.results import main_table, slices
 from cascader.report.analyses.reweighting import margins, reweighting
 from cascader.report.analyses.tiers import about_tiers, tiers
 from cascader.report.analyses.trade_offs import budgets, pareto
-from cascader.report.material import Material
-from cascader.scorer import Scorer
+from cascader.report.inputs import Material
+from cascader.scoring.scorer import Scorer
 from cascader.tuning import Tuned
+from cascader.tuning.calibration import Calibration
 
 __all__ = ["ANALYSES", "about_tiers", "analyse"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from cascader.evaluation import Evaluation
 from cascader.evaluation.protocol import walk
 from cascader.graph import FloatArray
-from cascader.report.analyses.plain import left_out, pearson
-from cascader.report.material import Material
+from cascader.report.analyses.jsonable import left_out, pearson
+from cascader.report.inputs import Material
 
 
 def correlations(material: Material) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from cascader.cascade import Cascade
-from cascader.pruning import AtMost, ConformalTopK, DynamicTopK, Pruner, StaticTopK, seen_by
-from cascader.pruning.conformal import CALIBRATION_SHARE
-from cascader.report.analyses.plain import left_out
+from cascader.cascade.pruners import AtMost, ConformalTopK, DynamicTopK, Pruner, StaticTopK, seen_by
+from cascader.cascade.pruners.conformal import CALIBRATION_SHARE
+from cascader.report.analyses.jsonable import left_out
 from cascader.report.analyses.trade_offs import why_nothing_was_tried
-from cascader.report.material import Material
+from cascader.report.inputs import Material
 from cascader.tuning.search import halves_of_valid
 
 

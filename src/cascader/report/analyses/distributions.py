@@ -6,8 +6,8 @@ import numpy as np
 
 from cascader.evaluation.protocol import walk
 from cascader.graph import FloatArray, Queries
-from cascader.report.analyses.plain import left_out
-from cascader.report.material import Material
+from cascader.report.analyses.jsonable import left_out
+from cascader.report.inputs import Material
 
 #: Questions at these places when all are sorted by the first tier's gold rank: an easy, a middling and a hard one.
 _PLACES = (0.25, 0.5, 0.75)

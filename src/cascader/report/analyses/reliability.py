@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cascader.calibration import Bin
-from cascader.report.analyses.plain import left_out
-from cascader.report.material import Material
+from cascader.report.analyses.jsonable import left_out
+from cascader.report.inputs import Material
+from cascader.tuning.calibration import Bin
 
 _CONFIDENCE = 0.95
 

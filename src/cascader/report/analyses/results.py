@@ -6,8 +6,8 @@ from typing import Any
 from cascader.evaluation import METRICS, Evaluation, Metrics
 from cascader.evaluation.tables import published_mrr
 from cascader.graph import KnowledgeGraph
-from cascader.report.analyses.plain import left_out
-from cascader.report.material import Material
+from cascader.report.analyses.jsonable import left_out
+from cascader.report.inputs import Material
 
 NO_RESULTS = "The run has not been measured yet. Measure it with: cascader evaluate RUN"
 _LABELS_AT_MOST = 20

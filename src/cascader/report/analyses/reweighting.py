@@ -8,9 +8,9 @@ import numpy as np
 from cascader.cascade import Alpha, Cascade
 from cascader.evaluation.protocol import mean_reciprocal_rank, walk
 from cascader.graph import BoolArray, FloatArray, IntArray
-from cascader.report.analyses.plain import left_out, pearson
+from cascader.report.analyses.jsonable import left_out, pearson
 from cascader.report.analyses.trade_offs import point, why_nothing_was_tried
-from cascader.report.material import Material
+from cascader.report.inputs import Material
 from cascader.tuning import Trial
 
 #: Both tiers count alike: the sum without weights that the paper compares with.

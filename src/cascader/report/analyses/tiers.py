@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cascader.report.analyses.plain import left_out
-from cascader.report.material import Material
+from cascader.report.analyses.jsonable import left_out
+from cascader.report.inputs import Material
 
 if TYPE_CHECKING:
     from cascader.runs import Run

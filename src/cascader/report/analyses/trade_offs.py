@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cascader.report.analyses.plain import left_out
-from cascader.report.material import Material
+from cascader.report.analyses.jsonable import left_out
+from cascader.report.inputs import Material
 from cascader.tuning import Budget, Trial
 
 BUDGETS = (0, 1, 2, 5, 10, 20, 50, 100)

@@ -1,0 +1,44 @@
+"""A limit on what another pruner keeps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cascader.cascade.pruners.pruner import Pruner
+from cascader.errors import SettingsError
+from cascader.graph import Array, Candidates, FloatArray, Queries
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """What `pruner` keeps, but no more than the `k` best of it."""
+
+    k: int
+    pruner: Pruner
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise SettingsError(f"k is {self.k}, expected at least 1 candidate.")
+
+    def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
+        """The candidates of each query that go on, best first; what is masked never does."""
+        kept = self.pruner.keep(queries, scores)
+        place = np.arange(len(kept.ids)) - np.repeat(kept.offsets[:-1], kept.counts)
+        return kept.where(place < self.k)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The limit, and what the other pruner has to tell."""
+        return {"pruner": "at_most", "k": self.k, "of": self.pruner.as_dict()}
+
+    def tensors(self) -> dict[str, Array]:
+        """What the other pruner has learnt."""
+        return self.pruner.tensors()
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> "AtMost":
+        """From what `as_dict` and `tensors` gave."""
+        from cascader.cascade.pruners.registry import load_pruner
+
+        return cls(saved["k"], load_pruner(saved["of"], tensors))

@@ -1,0 +1,36 @@
+"""Pruners that come back from JSON and arrays: no pickle is ever read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cascader.cascade.pruners.budgeted import ThriftyTopK
+from cascader.cascade.pruners.capped import AtMost
+from cascader.cascade.pruners.conformal import ConformalTopK
+from cascader.cascade.pruners.dynamic import DynamicTopK
+from cascader.cascade.pruners.pruner import Pruner
+from cascader.cascade.pruners.static import StaticTopK, TopK
+from cascader.errors import DataError
+
+PRUNERS: dict[str, type[TopK | StaticTopK | DynamicTopK | ConformalTopK | ThriftyTopK | AtMost]] = {
+    "at_most": AtMost,
+    "top_k": TopK,
+    "static": StaticTopK,
+    "dynamic": DynamicTopK,
+    "conformal": ConformalTopK,
+    "thrifty": ThriftyTopK,
+}
+
+
+def load_pruner(saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> Pruner:
+    """The pruner whose `as_dict()` and `tensors()` these are; it keeps the very same candidates.
+
+    >>> load_pruner({"pruner": "top_k", "k": 50}, {})
+    TopK(k=50)
+    """
+    name = saved.get("pruner")
+    if name not in PRUNERS:
+        raise DataError(f"there is no pruner {name!r}, expected one of: {', '.join(PRUNERS)}.")
+    try:
+        return PRUNERS[name].load(saved, tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"the {name} pruner is not whole: {error}. Fit it again, and save it anew.") from error

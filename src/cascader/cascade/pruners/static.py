@@ -1,0 +1,110 @@
+"""The same number of candidates for every query, given or read off the golds' ranks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from cascader.cascade.pruners.pruner import check_share
+from cascader.cascade.pruners.scored_queries import Seen
+from cascader.cascade.pruners.selection import best_first
+from cascader.errors import DataError, NotFittedError, SettingsError
+from cascader.graph import Array, Candidates, FloatArray, Queries, Side
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The `k` best candidates of every query.
+
+    >>> queries = Queries(np.zeros(1, int), np.zeros(1, int), np.ones(1, bool))
+    >>> TopK(2).keep(queries, np.array([[0.1, 0.9, 0.5]]))[0].tolist()  # of three entities
+    [1, 2]
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or self.k < 1:
+            raise SettingsError(f"k is {self.k!r}, expected a whole number, at least 1 candidate.")
+
+    def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
+        """The candidates of each query that go on, best first; what is masked never does."""
+        return best_first(queries, scores, np.full(len(queries), self.k))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings."""
+        return {"pruner": "top_k", "k": int(self.k)}
+
+    def tensors(self) -> dict[str, Array]:
+        """Nothing is learnt."""
+        return {}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> "TopK":
+        """From what `as_dict` and `tensors` gave."""
+        return cls(saved["k"])
+
+
+class StaticTopK:
+    """As many candidates as would have kept a share `quantile` of the golds seen, for each side by itself.
+
+    >>> queries = Queries(np.zeros(3, int), np.zeros(3, int), np.ones(3, bool), golds=np.array([0, 1, 2]))
+    >>> scores = np.tile([9.0, 8.0, 7.0], (3, 1))  # the golds stand first, second and third
+    >>> StaticTopK(quantile=0.6).fit([Seen(queries, scores)]).k("tail")
+    2
+    """
+
+    ranks_: dict[Side, FloatArray]  # of the golds seen, by the side asked for
+
+    def __init__(self, quantile: float) -> None:
+        check_share("quantile", quantile)
+        self.quantile = quantile
+
+    def fit(self, blocks: Iterable[Seen]) -> Self:
+        """Learn from golds' ranks; of a side that was never asked for, from the other's."""
+        seen = [(block.queries.predicts_tail, block.ranks) for block in blocks]
+        if sum(len(ranks) for _, ranks in seen) == 0:
+            raise DataError("there are no queries to read k off. Hold some valid triples back, or take TopK(k).")
+        predicts_tail, ranks = (np.concatenate(column) for column in zip(*seen, strict=True))
+        of_side: dict[Side, FloatArray] = {"head": ranks[~predicts_tail], "tail": ranks[predicts_tail]}
+        self.ranks_ = {side: np.sort(own if len(own) else ranks) for side, own in of_side.items()}
+        return self
+
+    def with_quantile(self, quantile: float) -> "StaticTopK":
+        """A copy that keeps another share, without learning anew."""
+        other = StaticTopK(quantile)
+        if hasattr(self, "ranks_"):
+            other.ranks_ = self.ranks_
+        return other
+
+    def k(self, side: Side) -> int:
+        """How many candidates are kept where `side` is asked for."""
+        if not hasattr(self, "ranks_"):
+            raise NotFittedError("StaticTopK has not been fitted. Call fit(seen_by(scorer, queries, known)).")
+        # Not interpolated: the least rank that the share of golds does not exceed. A mean rank may end in a half.
+        return int(np.ceil(np.quantile(self.ranks_[side], self.quantile, method="inverted_cdf")))
+
+    def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
+        """The candidates of each query that go on, best first; what is masked never does."""
+        return best_first(queries, scores, np.where(queries.predicts_tail, self.k("tail"), self.k("head")))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The quantile, and the number of candidates it comes to."""
+        saved: dict[str, Any] = {"pruner": "static", "quantile": self.quantile}
+        return saved | {"k": {"head": self.k("head"), "tail": self.k("tail")}} if hasattr(self, "ranks_") else saved
+
+    def tensors(self) -> dict[str, Array]:
+        """The ranks that were seen."""
+        return {f"{side}_ranks": ranks for side, ranks in getattr(self, "ranks_", {}).items()}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> "StaticTopK":
+        """From what `as_dict` and `tensors` gave."""
+        pruner = cls(saved["quantile"])
+        if "k" in saved:
+            pruner.ranks_ = {
+                "head": np.asarray(tensors["head_ranks"]),
+                "tail": np.asarray(tensors["tail_ranks"]),
+            }
+        return pruner

@@ -1,0 +1,169 @@
+"""Read texts with the lower layers once, and with the upper layers as often as a question needs.
+
+An encoder is split at a layer: below, each part of an input (a relation, an entity) is read alone, and what comes out
+is kept; above, the parts of an input are joined and read together. Split at 0, all layers see all parts; split at the
+top, no layer does, and what remains is a vector for each text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from cascader.errors import SettingsError
+from cascader.graph import IntArray
+from cascader.models.text.base_model import BaseModel
+from cascader.models.text.batches import padded, token_batches
+from cascader.models.text.texts import Tokens
+from cascader.progress import progress
+
+TOKENS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """What the lower layers make of texts: text i has `rows[offsets[i]:offsets[i + 1]]`, a row a token."""
+
+    offsets: IntArray  # (texts + 1,)
+    rows: Tensor  # (tokens, width)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> IntArray:
+        """How many tokens each text has; shape (texts,)."""
+        return np.diff(self.offsets)
+
+    def means(self) -> Tensor:
+        """A vector for each text, the mean of its tokens; shape (texts, width)."""
+        sums = torch.zeros(len(self), self.rows.shape[1])
+        counts = torch.from_numpy(self.counts)
+        of_token = torch.repeat_interleave(torch.arange(len(self)), counts)
+        return sums.index_add_(0, of_token, self.rows.float()) / counts[:, None]
+
+
+class LowerLayers(nn.Module):
+    """The embeddings and the first layers of an encoder: they read each text alone, and are not trained."""
+
+    def __init__(self, base: BaseModel, split: int) -> None:
+        super().__init__()
+        if not 0 <= split <= base.layer_count:
+            raise SettingsError(
+                f"the encoder is to be split at layer {split}, but {base.name} has {base.layer_count} layers. "
+                f"Choose from 0 to {base.layer_count}."
+            )
+        self._base, self._split = base, split
+        self.width = base.width
+
+    @torch.inference_mode()
+    def read(self, tokens: Tokens, description: str = "reading texts", tokens_at_once: int = TOKENS_AT_ONCE) -> States:
+        """Read every text once, as "[CLS] text [SEP]"."""
+        begin, end = self._base.tokenizer.cls_token_id, self._base.tokenizer.sep_token_id
+        counts = tokens.counts + 2
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        rows = torch.empty(int(offsets[-1]), self._base.width)
+        with progress(description, total=len(tokens), unit="texts") as advance:
+            for texts in token_batches(counts, tokens_at_once):
+                longest = int(counts[texts].max())
+                block = torch.full((len(texts), longest), self._base.tokenizer.pad_token_id)
+                mask = torch.zeros(len(texts), longest, dtype=torch.bool)
+                for row, text in enumerate(texts):
+                    ids = [begin, *tokens[text].tolist(), end]
+                    block[row, : len(ids)] = torch.tensor(ids)
+                    mask[row, : len(ids)] = True
+                states = self._base.embed(block, torch.zeros_like(block))
+                states = run_layers(self._base.layers[: self._split], states, mask)
+                from_flat, to_block = padded(offsets, texts, longest)
+                rows[torch.from_numpy(from_flat)] = states.flatten(0, 1)[torch.from_numpy(to_block)]
+                advance(len(texts))
+        return States(offsets, rows)
+
+
+class ReadOnce:
+    """What the lower layers make of texts, each read when it is first needed.
+
+    Each is read by itself: in a batch its last bits would depend on its company, and a job that goes on after an
+    interruption has other company than one that was not interrupted. They are kept in sixteen bits.
+    """
+
+    def __init__(self, lower: LowerLayers, tokens: Tokens, what: str = "texts") -> None:
+        self._lower, self._tokens, self._what = lower, tokens, what
+        offsets = np.concatenate([[0], np.cumsum(tokens.counts + 2)])
+        self._states = States(offsets, torch.empty(int(offsets[-1]), lower.width, dtype=torch.float16))
+        self._is_read = np.zeros(len(tokens), dtype=bool)
+
+    def for_others(self, tokens: Tokens) -> "ReadOnce":
+        """The same for other texts."""
+        return ReadOnce(self._lower, tokens, self._what)
+
+    def of(self, texts: IntArray) -> States:
+        """The states of all texts, of which those of `texts` can be relied on."""
+        missing = np.unique(texts[~self._is_read[texts]])
+        if len(missing):
+            read = self._lower.read(self._tokens.take(missing), f"reading {self._what}, lower layers", 1)
+            places, _ = padded(self._states.offsets, missing, int(self._tokens.counts.max()) + 2)
+            with torch.no_grad():
+                self._states.rows[torch.from_numpy(places)] = read.rows.half()
+            self._is_read[missing] = True
+        return self._states
+
+    def take(self, rows: Tensor) -> None:
+        """Take the states of the first texts, or of all, from one who has read them."""
+        places = self._states.offsets.searchsorted(len(rows))
+        if places < len(self._states.offsets) and self._states.offsets[places] == len(rows):
+            self._states.rows[: len(rows)] = rows
+            self._is_read[:places] = True
+
+
+def run_layers(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
+    """Let the layers read `states`, (texts, tokens, width); `mask` is True where there is a token."""
+    for layer in layers:
+        states = layer(states, attention_mask=mask[:, None, None, :])
+    return states
+
+
+def read_first(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
+    """The state of the first token after the layers, (texts, width); the last layer works for no other token."""
+    if len(layers) == 0:
+        return states[:, 0]
+    return _read_first(layers[-1], run_layers(layers[:-1], states, mask), mask)
+
+
+def _read_first(layer: Any, states: Tensor, mask: Tensor) -> Tensor:  # noqa: ANN401 - a layer of the BERT family
+    attention, first = layer.attention.self, states[:, :1]
+    query, key, value = (
+        project(read).unflatten(2, (attention.num_attention_heads, -1)).transpose(1, 2)  # (texts, heads, tokens, ·)
+        for project, read in ((attention.query, first), (attention.key, states), (attention.value, states))
+    )
+    dropout = attention.dropout.p if attention.training else 0.0
+    seen = scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :], dropout_p=dropout)
+    attended = layer.attention.output(seen.transpose(1, 2).flatten(2), first)
+    read: Tensor = layer.output(layer.intermediate(attended), attended)
+    return read[:, 0]
+
+
+def join(parts: Sequence[tuple[States, IntArray]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Put the parts of each input one after the other.
+
+    Part i gives a text to each input: `texts[j]` of its `States` to input j. Returns the states (inputs, tokens,
+    width), the mask of the tokens and the number of each token's part (inputs, tokens).
+    """
+    counts = np.stack([states.counts[texts] for states, texts in parts])  # (parts, inputs)
+    inputs, longest = counts.shape[1], int(counts.sum(axis=0).max(initial=0))
+    starts = np.cumsum(counts, axis=0) - counts
+    block = torch.zeros(inputs * longest, parts[0][0].rows.shape[1])
+    mask = torch.zeros(inputs * longest, dtype=torch.bool)
+    numbers = torch.zeros(inputs * longest, dtype=torch.long)
+    for number, (states, texts) in enumerate(parts):
+        from_flat, to_block = padded(states.offsets, texts, longest)
+        places = torch.from_numpy(to_block + np.repeat(starts[number], counts[number]))
+        block[places] = states.rows[torch.from_numpy(from_flat)].float()
+        mask[places] = True
+        numbers[places] = number
+    shape = (inputs, longest)
+    return block.view(*shape, -1), mask.view(shape), numbers.view(shape)

@@ -1,0 +1,131 @@
+"""What the language models read: every entity and relation as tokens, cut once."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cascader.errors import DataError, SettingsError
+from cascader.graph import Entity, IntArray, KnowledgeGraph
+from cascader.models.text.base_model import BaseModel
+
+_WORD = re.compile(r"[^\W\d_]{3,}")
+#: Names of the hub kind: Q42, /m/027rn, C0004057. No language model has read them.
+_SPEAKING_SHARE = 0.05
+_MARKS = 2  # of a text's beginning and end
+
+
+def text_of(entity: Entity) -> str:
+    """An entity as text: "name: description", or its name alone."""
+    name, description = entity.name.strip(), entity.description.strip()
+    return f"{name}: {description}" if description else name
+
+
+def as_read(text: str, base: BaseModel, limit: int) -> str:
+    """The text as far as it is read: its first `limit` tokens."""
+    if len(text) <= limit:  # a token has at least a character
+        return text
+    cut = base.tokenizer(
+        text, add_special_tokens=False, truncation=True, max_length=limit, return_offsets_mapping=True
+    )["offset_mapping"]
+    return text[: cut[-1][1]] if len(cut) == limit else text
+
+
+def phrase_of(relation_name: str, predicts_tail: bool) -> str:
+    """A relation as text, with a marker for the side: asked backwards it is another question."""
+    return relation_name if predicts_tail else f"reverse of {relation_name}"
+
+
+def has_texts(kg: KnowledgeGraph) -> bool:
+    """Whether there is something for a language model to read."""
+    return _speaking(kg) >= _SPEAKING_SHARE * len(kg.entities)
+
+
+def _speaking(kg: KnowledgeGraph) -> int:
+    return sum(bool(entity.description.strip() or _is_speaking(entity)) for entity in kg.entities)
+
+
+def check_texts(kg: KnowledgeGraph) -> None:
+    """Refuse a graph without texts: a tier that reads them would add nothing."""
+    if not has_texts(kg):
+        raise DataError(
+            f"{kg.name} has no texts: {_speaking(kg):,} of {len(kg.entities):,} entities have a name in words or a "
+            "description, so a language model would add nothing. Give an entity table with the columns id, name and "
+            "description (entities.tsv, or --entities FILE), or use the embedding alone."
+        )
+
+
+def _is_speaking(entity: Entity) -> bool:
+    """Whether the name says something: words, and not only the id of some catalogue."""
+    return entity.name != entity.id or bool(_WORD.search(entity.name) and not entity.name.startswith("/m/"))
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Texts as token ids, without the marks of beginning and end; text i has `ids[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: IntArray  # (texts + 1,)
+    ids: IntArray  # (tokens,)
+
+    @classmethod
+    def of(cls, texts: Sequence[str], base: BaseModel, limit: int) -> "Tokens":
+        """Cut texts into at most `limit` tokens each."""
+        cut = base.tokenizer(list(texts), add_special_tokens=False, truncation=True, max_length=limit)["input_ids"]
+        counts = [len(tokens) for tokens in cut]
+        flat = [token for tokens in cut for token in tokens]
+        return cls(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), np.array(flat, dtype=np.int32))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, text: int) -> IntArray:
+        return self.ids[self.offsets[text] : self.offsets[text + 1]]
+
+    def take(self, texts: IntArray) -> "Tokens":
+        """Some of the texts, in the order given."""
+        counts = self.counts[texts]
+        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        return Tokens(offsets, self.ids[np.repeat(self.offsets[texts], counts) + within])
+
+    @property
+    def counts(self) -> IntArray:
+        """How many tokens each text has; shape (texts,)."""
+        return np.diff(self.offsets)
+
+    def keys(self, salt: str) -> list[str]:
+        """A hash of each text's tokens; `salt` names what else the reading depends on."""
+        start = hashlib.sha256(salt.encode())
+        keys = []
+        for text in range(len(self)):
+            digest = start.copy()
+            digest.update(self[text].tobytes())
+            keys.append(digest.hexdigest())
+        return keys
+
+
+@dataclass(frozen=True, eq=False)
+class GraphTexts:
+    """A graph in tokens; like the embeddings, relations asked backwards stand behind the others."""
+
+    entities: Tokens
+    relations: Tokens  # (2 × relations)
+
+    @classmethod
+    def of(cls, kg: KnowledgeGraph, base: BaseModel, max_tokens: int) -> "GraphTexts":
+        """Tokenise every entity and relation once; entities are cut at `max_tokens`, relations are not."""
+        check_texts(kg)
+        if max_tokens + _MARKS > base.token_limit:
+            raise SettingsError(
+                f"max_tokens is {max_tokens}, but {base.name} reads texts of {base.token_limit - _MARKS} tokens at "
+                "most. Lower max_tokens: longer texts are cut there."
+            )
+        phrases = [
+            phrase_of(relation.name, predicts_tail) for predicts_tail in (True, False) for relation in kg.relations
+        ]
+        return cls(
+            Tokens.of([text_of(entity) for entity in kg.entities], base, max_tokens),
+            Tokens.of(phrases, base, base.token_limit - _MARKS),
+        )

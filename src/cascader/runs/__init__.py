@@ -1,0 +1,72 @@
+"""A run: a graph, the tiers fitted to it, and the answers they give."""
+
+from cascader.durations import in_words, seconds_of
+from cascader.runs.cost_estimates import Measured
+from cascader.runs.new_entities import about_new, entity_of
+from cascader.runs.plan import FitPlan, PlannedTier, load_plan, save_plan
+from cascader.runs.planner import PRESETS, Choice, Prices, choose, shares
+from cascader.runs.prediction import Answered, Prediction, Verdict
+from cascader.runs.predictor import Answering
+from cascader.runs.questions import Rows, every_question, joined, read_questions, read_triples
+from cascader.runs.run import (
+    READ_TOP,
+    READING_TIERS,
+    TIERS,
+    Run,
+    finish_run,
+    has_tier,
+    hash_of_tier,
+    is_finished,
+    keep_graph,
+    keep_tier,
+    load_run,
+    load_scorer,
+    load_tier,
+    save_run,
+    stored_tier,
+    tier_folder,
+)
+from cascader.runs.thresholds import with_threshold
+
+__all__ = [
+    "Answered",
+    "Answering",
+    "Choice",
+    "FitPlan",
+    "Measured",
+    "PRESETS",
+    "PlannedTier",
+    "Prediction",
+    "Prices",
+    "READING_TIERS",
+    "READ_TOP",
+    "Rows",
+    "Run",
+    "TIERS",
+    "Verdict",
+    "about_new",
+    "choose",
+    "entity_of",
+    "every_question",
+    "finish_run",
+    "has_tier",
+    "hash_of_tier",
+    "in_words",
+    "is_finished",
+    "joined",
+    "keep_graph",
+    "keep_tier",
+    "load_plan",
+    "load_run",
+    "load_scorer",
+    "load_tier",
+    "read_questions",
+    "read_triples",
+    "save_plan",
+    "save_run",
+    "seconds_of",
+    "shares",
+    "stored_tier",
+    "tier_folder",
+    "with_threshold",
+]

@@ -1,0 +1,70 @@
+"""From which probability on a triple is held for true."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cascader.errors import DataError
+from cascader.graph import FloatArray, KnowledgeGraph, KnownAnswers, Queries, Triples
+from cascader.runs.predictor import Answering
+from cascader.tuning.calibration import Threshold
+
+_MOST_TRIPLES = 500
+#: Each corrupted triple asks a question that valid does not have: where pairs are read, fewer must do.
+_MOST_TRIPLES_READ = 50
+
+
+def with_threshold(answering: Answering, *, seed: int = 0) -> Answering:
+    """The same, with the threshold that tells triples of valid best from corrupted ones, as many of each.
+
+    Half of them choose it by accuracy, the others judge it.
+    """
+    kg, calibration = answering.kg, answering.calibration
+    if calibration is None:
+        raise DataError(f"{kg.name} has no valid triples to choose a threshold on. Fit again with some held back.")
+    draw = np.random.default_rng(seed)
+    reads = any(tier.keep is not None for tier in answering.cascade.tiers)
+    true = draw.permutation(kg.valid)[: _MOST_TRIPLES_READ if reads else _MOST_TRIPLES]
+    known = kg.known(("train",))
+    of_true = answering.probabilities_of(true, known)
+    of_false = answering.probabilities_of(corrupted(true, kg, draw), known)
+    middle = (len(true) + 1) // 2
+    chosen = _most_accurate(of_true[:middle], of_false[:middle])
+    judged = slice(middle if len(true) > 1 else 0, None)
+    accuracy = _accuracy(chosen, of_true[judged], of_false[judged])
+    threshold = Threshold(chosen, round(accuracy, 6), 2 * len(true))
+    return replace(answering, calibration=replace(calibration, threshold=threshold))
+
+
+def corrupted(triples: Triples, kg: KnowledgeGraph, draw: np.random.Generator) -> Triples:
+    """Each triple with another head or tail, by turns: one that the relation has there in train, if that is no fact."""
+    facts = kg.known(("train", "valid"))
+    rows = [_corrupted(triple, place % 2 == 0, kg, facts, draw) for place, triple in enumerate(triples)]
+    return np.array(rows, dtype=np.int32).reshape(-1, 3)
+
+
+def _corrupted(
+    triple: Triples, changes_tail: bool, kg: KnowledgeGraph, facts: KnownAnswers, draw: np.random.Generator
+) -> Triples:
+    column = 2 if changes_tail else 0
+    query = Queries.from_triples(triple[None], "tail" if changes_tail else "head")
+    likely = np.unique(kg.train[kg.train[:, 1] == triple[1], column])
+    taken = facts.of(query)[0]
+    pool = np.setdiff1d(likely, taken)
+    if len(pool) == 0:
+        pool = np.setdiff1d(np.arange(len(kg.entities)), taken)
+    changed = triple.copy()
+    if len(pool):  # else all answers are facts, and there is nothing to corrupt it to
+        changed[column] = draw.choice(pool)
+    return changed
+
+
+def _most_accurate(of_true: FloatArray, of_false: FloatArray) -> float:
+    """The middle between two probabilities that were seen, of equals the lowest."""
+    seen = np.unique(np.concatenate([of_true, of_false]))
+    tried = np.concatenate([seen[:1], (seen[:-1] + seen[1:]) / 2])
+    return float(max(tried, key=lambda threshold: _accuracy(threshold, of_true, of_false)))
+
+
+def _accuracy(threshold: float, of_true: FloatArray, of_false: FloatArray) -> float:
+    return float(((of_true >= threshold).mean() + (of_false < threshold).mean()) / 2)

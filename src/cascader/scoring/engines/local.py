@@ -1,0 +1,148 @@
+"""One machine: the calling process, or workers that load what they need once and end with it."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, NamedTuple
+
+from cascader.errors import CascaderError, EngineError, SettingsError
+from cascader.scoring.engines.engine import Task
+from cascader.scoring.engines.worker import serve
+
+#: Read by the libraries of array products when they are loaded.
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class _Worker(NamedTuple):
+    process: SpawnProcess
+    connection: Connection
+
+
+class LocalEngine:
+    """Runs shards here; with several `processes`, in workers that share the cores and stay until `close()`.
+
+    >>> from cascader.scoring.engines import Call
+    >>> list(LocalEngine().run(Task(Call(print, ("shard",)), load=None), ["a", "b"], loaded="of"))
+    shard of a
+    shard of b
+    [0, 1]
+    """
+
+    def __init__(self, processes: int = 1) -> None:
+        if processes < 1:
+            raise SettingsError(f"processes is {processes}, expected at least 1.")
+        self.processes = processes
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> "LocalEngine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, task: Task, shards: Sequence[Any], loaded: Any = None) -> Iterator[int]:  # noqa: ANN401
+        """Yield the place of each shard once it is done."""
+        if self.processes == 1:
+            return _run_here(task, shards, loaded)
+        if task.load is None:
+            raise SettingsError(
+                f"this work cannot be rebuilt in another process, but processes is {self.processes}. Give a model of "
+                "a run and a store with a folder, or set processes to 1."
+            )
+        return self._run_in_workers(task, shards)
+
+    def _run_in_workers(self, task: Task, shards: Sequence[Any]) -> Iterator[int]:
+        waiting = list(enumerate(shards))[::-1]
+        try:
+            self._start(min(self.processes, len(shards)))
+            busy = {}
+            for worker in self._workers[: len(shards)]:
+                busy[worker.connection] = worker
+                _send(worker, (task, *waiting.pop()))
+            while busy:
+                for connection in wait(list(busy)):
+                    worker = busy.pop(connection)  # type: ignore[call-overload]  # wait() gives what it was given
+                    place = _answer_of(worker)
+                    if waiting:
+                        busy[worker.connection] = worker
+                        _send(worker, (task, *waiting.pop()))
+                    yield place
+        except BaseException:  # an interrupt, or a caller that wants no more: nobody is left working for nothing
+            self.close()
+            raise
+
+    def _start(self, count: int) -> None:
+        threads = _threads_each(self.processes)
+        context = get_context("spawn")
+        with _environment({name: str(threads) for name in _THREADS}):
+            while len(self._workers) < count:
+                ours, theirs = context.Pipe()
+                process = context.Process(target=serve, args=(theirs, threads), daemon=True)
+                process.start()
+                theirs.close()  # else a dead worker's pipe would stay open
+                self._workers.append(_Worker(process, ours))
+
+    def close(self) -> None:
+        """End the workers; the next run starts new ones."""
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join()
+            worker.connection.close()
+        self._workers = []
+
+
+def _run_here(task: Task, shards: Sequence[Any], loaded: Any) -> Iterator[int]:  # noqa: ANN401
+    if loaded is None and task.load is not None:
+        loaded = task.load()
+    for place, shard in enumerate(shards):
+        task.work(loaded, shard)
+        yield place
+
+
+def _send(worker: _Worker, message: tuple[Task, int, Any]) -> None:
+    try:
+        worker.connection.send(message)
+    except OSError as error:
+        raise _died(worker) from error
+
+
+def _answer_of(worker: _Worker) -> int:
+    try:
+        answer = worker.connection.recv()
+    except (EOFError, OSError) as error:
+        raise _died(worker) from error
+    if isinstance(answer, CascaderError):
+        raise answer
+    return int(answer)
+
+
+def _died(worker: _Worker) -> EngineError:
+    worker.process.join()
+    return EngineError(
+        f"worker process {worker.process.pid} died (exit code {worker.process.exitcode}), perhaps for lack of memory. "
+        "The shards that were finished are kept: the same command goes on from there, and fewer processes need less "
+        'memory. In a script of your own, start under: if __name__ == "__main__".'
+    )
+
+
+def _threads_each(processes: int) -> int:
+    """As many threads as keep all cores busy and no more, and never more than the user has allowed."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = os.environ.get(_THREADS[0], "")
+    return max(1, min(cores // processes, int(allowed) if allowed.isdecimal() else cores))
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Variables for the children to inherit: in the child itself it may be too late to set them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})

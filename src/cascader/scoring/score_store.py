@@ -1,0 +1,155 @@
+"""Scores in files, so that a process that was killed goes on where it stopped and never scores a pair again."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Generator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cascader.errors import DataError
+from cascader.graph import FloatArray, IntArray
+from cascader.scoring.memory_store import MemoryStore, RunShards
+from cascader.scoring.shards import SHARD_PAIRS, FileShard, cut, read_shard
+from cascader.storage import LOCK, locked, read_json, sha256_of, write_json
+
+logger = logging.getLogger(__name__)
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+@dataclass
+class _Job:
+    """Pairs that were asked for at once; while it is open, its finished shards wait for the others."""
+
+    name: str
+    asked: str  # the sha256 of the pairs and how they are cut
+    is_open: bool = True
+    shards: dict[str, str] = field(default_factory=dict)  # the sha256 of each finished one, by file name
+
+
+class ScoreStore:
+    """Keeps the scores of one model on one graph, which `identity` names, in a folder.
+
+    Each identity has a folder of its own in `folder`, so that another model's scores are never used. There,
+    `manifest.json` lists the finished shards and their sha256; it is written after every shard.
+    """
+
+    def __init__(self, folder: str | Path, identity: Mapping[str, str], shard_pairs: int = SHARD_PAIRS) -> None:
+        self._identity = dict(identity)
+        name = hashlib.sha256(json.dumps(self._identity, sort_keys=True).encode()).hexdigest()[:16]
+        self.folder = Path(folder) / name
+        self._shard_pairs = shard_pairs
+        self._table = MemoryStore()
+        self._jobs: list[_Job] = []
+        self._taken: set[str] = set()  # the shards that are in the table
+        self._version: tuple[int, int] | None = None  # of the manifest that was read last
+
+    def find(self, keys: IntArray) -> FloatArray:
+        """The score of each pair, NaN where there is none; shape (keys,)."""
+        self._refresh()
+        return self._table.find(keys)
+
+    def compute(self, keys: IntArray, run: RunShards) -> Generator[int, None, None]:
+        """Let `run` compute what is missing, while other processes that miss something wait."""
+        with locked(self.folder):
+            missing = self._missing(keys)
+            if len(missing):  # whom we waited for may have scored them all
+                yield from self._compute(missing, run)
+
+    def _missing(self, keys: IntArray) -> IntArray:
+        """The pairs to score; an interrupted job over just these stays open, any other is closed."""
+        missing = keys[np.isnan(self.find(keys))]
+        last = self._jobs[-1] if self._jobs else None
+        if last is None or not last.is_open or last.asked == self._sha256_of(missing):
+            return missing
+        last.is_open = False  # what it has finished counts, what it has not is no longer asked for
+        self._take(last)
+        return keys[np.isnan(self._table.find(keys))]
+
+    def _compute(self, missing: IntArray, run: RunShards) -> Generator[int, None, None]:
+        if not self._jobs or not self._jobs[-1].is_open:
+            self._jobs.append(_Job(f"{len(self._jobs):05}", self._sha256_of(missing)))
+        job = self._jobs[-1]
+        self._read(job)
+        parts = {f"{job.name}/{i:05}.safetensors": part for i, part in enumerate(cut(missing, self._shard_pairs))}
+        left = [name for name in parts if name not in job.shards]
+        self._write()
+        self._clear_away()
+        for place in run([FileShard(self.folder / name, parts[name]) for name in left]):
+            name = left[place]
+            job.shards[name] = sha256_of(self.folder / name)
+            self._write()
+            yield len(parts[name])
+        job.is_open = False
+        self._write()
+        self._take(job)
+
+    def _sha256_of(self, keys: IntArray) -> str:
+        """Tells jobs apart: by their pairs, and how they are cut."""
+        return hashlib.sha256(f"{self._shard_pairs} ".encode() + keys.astype("<i8").tobytes()).hexdigest()
+
+    def _refresh(self) -> None:
+        """Look whether the manifest has changed, and take in what is new."""
+        path = self.folder / MANIFEST
+        version = _version_of(path)
+        if version is None or version == self._version:  # of a folder that was removed, what was taken in still holds
+            return
+        saved = read_json(path)
+        if saved.get("format") != FORMAT or saved.get("identity") != self._identity:
+            raise DataError(
+                f"{path} has format {saved.get('format')!r} and identity {saved.get('identity')!r}, expected format "
+                f"{FORMAT} and {self._identity!r}. Was it written by another version of cascader? Use that one, or "
+                f"delete {self.folder}."
+            )
+        try:
+            self._jobs = [_Job(**job) for job in saved["jobs"]]
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{path} is not a list of jobs: {error}. Delete {self.folder} to start anew.") from error
+        for job in self._jobs:
+            if not job.is_open:
+                self._take(job)
+        self._version = version
+
+    def _take(self, job: _Job) -> None:
+        """Put a closed job's scores into the table."""
+        new = self._read(job)
+        self._table.add(list(new.values()))
+        self._taken.update(new)
+
+    def _read(self, job: _Job) -> dict[str, tuple[IntArray, FloatArray]]:
+        """Read a job's finished shards that are not in the table yet; those that are damaged are forgotten."""
+        new = {}
+        for name in [name for name in job.shards if name not in self._taken]:
+            try:
+                new[name] = read_shard(self.folder / name, job.shards[name])
+            except DataError as error:
+                logger.warning("%s Until then its pairs are scored again when they are needed.", error)
+                del job.shards[name]
+        return new
+
+    def _write(self) -> None:
+        for job in self._jobs:
+            job.shards = dict(sorted(job.shards.items()))  # whatever the order in which they were finished
+        jobs: list[dict[str, Any]] = [asdict(job) for job in self._jobs]
+        write_json(self.folder / MANIFEST, {"format": FORMAT, "identity": self._identity, "jobs": jobs})
+        self._version = _version_of(self.folder / MANIFEST)
+
+    def _clear_away(self) -> None:
+        """Remove what killed processes left behind: files that the manifest does not list."""
+        listed = {MANIFEST, LOCK, *(name for job in self._jobs for name in job.shards)}
+        for path in self.folder.rglob("*"):
+            if path.is_file() and path.relative_to(self.folder).as_posix() not in listed:
+                path.unlink()
+
+
+def _version_of(path: Path) -> tuple[int, int] | None:
+    """What changes whenever a file is replaced; None where there is no file."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns

@@ -1,0 +1,71 @@
+"""A shard: some pairs whose scores are computed and kept together."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from cascader.errors import SettingsError, TrainingError
+from cascader.graph import FloatArray, IntArray
+from cascader.scoring.pair_keys import PairKeys
+from cascader.scoring.scorer import Scorer
+from cascader.storage import read_arrays, write_arrays
+
+#: How many pairs a shard has at most: some seconds of a cross encoder's work.
+SHARD_PAIRS = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class FileShard:
+    """A shard whose scores go to a file."""
+
+    path: Path
+    keys: IntArray  # (pairs,) ascending
+
+    def keep(self, scores: FloatArray) -> None:
+        """Write pairs and scores, atomically: the same pairs and scores are the same bytes."""
+        write_arrays(self.path, {"keys": self.keys.astype(np.int64), "scores": scores.astype(np.float32)})
+
+
+@dataclass(eq=False)
+class MemoryShard:
+    """A shard whose scores stay in memory."""
+
+    keys: IntArray
+    scores: FloatArray = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+
+    def keep(self, scores: FloatArray) -> None:
+        """Take the scores."""
+        self.scores = scores
+
+
+def read_shard(path: Path, sha256: str) -> tuple[IntArray, FloatArray]:
+    """The pairs and scores of a file that must be what it was when it was written."""
+    arrays = read_arrays(path, sha256)
+    return arrays["keys"], arrays["scores"]
+
+
+def cut(keys: IntArray, shard_pairs: int) -> list[IntArray]:
+    """Cut pairs into as few parts as can be, all of about the same size.
+
+    >>> [len(part) for part in cut(np.arange(10), shard_pairs=4)]
+    [4, 3, 3]
+    """
+    if shard_pairs < 1:
+        raise SettingsError(f"shard_pairs is {shard_pairs}, expected at least 1.")
+    return np.array_split(keys, -(-len(keys) // shard_pairs)) if len(keys) else []
+
+
+def score_shard(numbering: PairKeys, scorer: Scorer, shard: FileShard | MemoryShard) -> None:
+    """Score a shard's pairs and keep the scores, unless there is a NaN among them."""
+    queries, candidates = numbering.pairs(shard.keys)
+    scores = scorer.score(queries, candidates)
+    bad = np.flatnonzero(np.isnan(scores))
+    if len(bad):
+        row = candidates.rows[bad[0]]
+        raise TrainingError(
+            f"the model scores {len(bad):,} of {len(scores):,} pairs as NaN, the first: relation "
+            f"{queries.relations[row]}, anchor {queries.anchors[row]}, candidate {candidates.ids[bad[0]]}. They are "
+            "not kept. Train it again, with a smaller learning rate."
+        )
+    shard.keep(scores)

@@ -1,0 +1,66 @@
+"""A scorer that asks another one only about pairs that it has not seen."""
+
+from contextlib import closing
+from functools import partial
+
+import numpy as np
+
+from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.progress import progress
+from cascader.scoring.engines import Call, Engine, LocalEngine, Task
+from cascader.scoring.memory_store import MemoryStore, Store
+from cascader.scoring.pair_keys import PairKeys
+from cascader.scoring.scorer import Scorer
+from cascader.scoring.shards import score_shard
+
+
+class StoredScorer:
+    """Scores as `scorer` does, but each pair only once; what is missing is computed by the `engine`.
+
+    `load` is how another process gets the same scorer; without, all is computed in this one.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        kg: KnowledgeGraph,
+        store: Store | None = None,
+        engine: Engine | None = None,
+        load: Call | None = None,
+    ) -> None:
+        self.scorer = scorer
+        self.store = MemoryStore() if store is None else store
+        self.engine = LocalEngine() if engine is None else engine
+        self.pairs_asked = 0  #: how many pairs it was asked for, each distinct pair of a call once
+        self.pairs_computed = 0  #: how many of them were in no store
+        self.numbering = PairKeys(len(kg.entities), len(kg.relations))
+        # Scores that are to stay in this process's memory must be computed in it.
+        self._task = Task(Call(score_shard, (self.numbering,)), None if isinstance(self.store, MemoryStore) else load)
+
+    def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
+        """Score the candidates of each query, those that were scored before from the store; shape (candidates,)."""
+        keys, place_of = np.unique(self.numbering.of(queries, candidates), return_inverse=True)
+        self.pairs_asked += len(keys)
+        scores = self.store.find(keys)
+        missing = int(np.isnan(scores).sum())
+        if missing:
+            self._compute(keys, missing)
+            scores = self.store.find(keys)
+        return scores[place_of]
+
+    def _compute(self, keys: IntArray, missing: int) -> None:
+        run = partial(self.engine.run, self._task, loaded=self.scorer)
+        with (
+            progress("scoring pairs", total=missing, unit="pairs") as advance,
+            closing(self.store.compute(keys, run)) as finished,  # an interrupt gives the store free at once
+        ):
+            for count in finished:
+                self.pairs_computed += count
+                advance(count)
+
+    def score_all(self, queries: Queries) -> FloatArray:
+        """Score every entity; shape (queries, entities)."""
+        count, entity_count = len(queries), self.numbering.entity_count
+        everyone = np.tile(np.arange(entity_count, dtype=np.int32), count)
+        candidates = Candidates(np.arange(count + 1) * entity_count, everyone)
+        return self.score(queries, candidates).reshape(count, entity_count)

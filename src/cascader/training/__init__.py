@@ -1,5 +1,0 @@
-"""What all trained models share: losses, negatives, and a loop that resumes and stops in time."""
-
-from cascader.training.loop import History, Schedule, Trainable, summary_of, train
-
-__all__ = ["History", "Schedule", "Trainable", "summary_of", "train"]

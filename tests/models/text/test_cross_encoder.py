@@ -1,0 +1,194 @@
+"""The cross encoder: both objectives, split anywhere, resuming, keeping, and only what it is asked for is read."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from cascader.cascade import Cascade, TopK
+from cascader.errors import DataError, NotFittedError, SettingsError
+from cascader.graph import Candidates, KnowledgeGraph, Queries
+from cascader.models import Frequency
+from cascader.models.text import CrossEncoder, load_cross_encoder
+from cascader.models.text.base_model import load_base_model
+from cascader.models.text.heads import PairHead
+from cascader.models.text.int8 import UpperLayers
+from cascader.models.text.precision import in_int8
+from tests.contracts import ScorerContract
+from tests.models.embeddings.test_fitting import line
+
+KINDS = {
+    "listwise, split in the middle": {"split_layer": 1},
+    "listwise, texts matched first": {"split_layer": 1, "matching_epochs": 2},
+    "listwise, a whole cross encoder": {"split_layer": 0},
+    "kg-bert": {"objective": "kg-bert", "split_layer": 0, "negatives": 2},
+}
+
+
+@pytest.fixture(params=KINDS, ids=list(KINDS))
+def kind(request, tiny_model):
+    small = {"rounds": 2, "round_queries": 8, "batch_size": 4, "valid_every": 1, "valid_top": 3, "hard_pool": 4}
+    return {"base": tiny_model, **small, **KINDS[request.param]}
+
+
+class TestAsAScorer(ScorerContract):
+    # How a pair is padded depends on its neighbours.
+    close: ClassVar[dict[str, float]] = {"rtol": 1e-4, "atol": 1e-5}
+
+    @pytest.fixture(autouse=True)
+    def _settings(self, kind):
+        self.kind = kind
+
+    def make(self, kg):
+        return CrossEncoder(**self.kind).fit(kg, earlier=Frequency().fit(kg))
+
+
+@pytest.mark.parametrize("settings", [{"split_layer": 1}, {"split_layer": 0}, {"objective": "kg-bert"}])
+def test_it_learns_which_texts_can_be_answers(tiny_model, settings):
+    rows = [(f"abc {a}", "likes", f"xyz {b}") for a in "abcdefgh" for b in "uvw"]
+    kg = KnowledgeGraph.from_triples(rows, name="likes")
+    sizes = {"rounds": 12, "round_queries": 64, "learning_rate": 2e-3, **{"split_layer": 0, **settings}}
+    model = CrossEncoder(base=tiny_model, **sizes).fit(kg)
+    assert model.history_["losses"][-1] < 0.6 * model.history_["losses"][0]
+    scores = model.score_all(kg.query("abc a", "likes"))[0]
+    is_answer = np.array([entity.id.startswith("xyz") for entity in kg.entities])
+    assert scores[is_answer].min() > scores[~is_answer].max()
+
+
+def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(toy, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("cascader.models.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    earlier = Frequency().fit(toy)
+    long = {**kind, "patience": 99}
+    whole = CrossEncoder(**{**long, "rounds": 6}).fit(toy, earlier=earlier)
+    CrossEncoder(**{**long, "rounds": 3}).fit(toy, tmp_path, earlier=earlier)
+    resumed = CrossEncoder(**{**long, "rounds": 6}).fit(toy, tmp_path, earlier=earlier)
+    assert whole.history_["losses"] == resumed.history_["losses"]
+    ours, theirs = (model._head.state_dict() | model._reader.upper.state_dict() for model in (whole, resumed))
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+def test_saved_and_loaded_it_scores_the_same(toy, kind, tmp_path):
+    model = CrossEncoder(**kind).fit(toy)
+    model.save(tmp_path)
+    queries = Queries.from_triples(toy.triples())
+    loaded = load_cross_encoder(tmp_path, toy)
+    np.testing.assert_allclose(loaded.score_all(queries), model.score_all(queries), rtol=1e-4, atol=1e-5)
+
+
+def test_in_a_cascade_only_what_survives_is_read_and_identical_pairs_once(toy, tiny_model):
+    model = CrossEncoder(base=tiny_model, rounds=1, round_queries=8, split_layer=1).fit(toy)
+    first, known = Frequency().fit(toy), toy.known(("train",))
+    queries = Queries.from_triples(toy.triples())
+    cascade = Cascade(first, known=known).then(model, alpha=0.0, keep=TopK(3))
+    scores = cascade.score_all(queries)
+    questions = queries.questions()[0]
+    assert 0 < model.pairs_scored <= 3 * len(questions)
+    masked = first.score_all(queries)
+    answers = known.of(queries)
+    masked[answers.rows, answers.ids] = -np.inf
+    kept = TopK(3).keep(queries, masked)
+    assert not any(np.isin(kept[i], answers[i]).any() for i in range(len(queries)))
+    for row in range(len(queries)):
+        pruned = np.setdiff1d(np.arange(len(toy.entities)), np.concatenate([kept[row], answers[row]]))
+        assert scores[row][kept[row]].min() >= scores[row][pruned].max()
+        order = kept[row][np.argsort(-scores[row][kept[row]], kind="stable")]
+        alone = model.score(queries[row : row + 1], Candidates.from_lists([order.tolist()]))
+        assert (np.diff(alone) <= 1e-5).all()
+
+
+def test_where_a_text_is_looked_at_once_the_first_pair_that_shares_it_pays(toy, tiny_model):
+    shallow, whole = (CrossEncoder(base=tiny_model, rounds=1, split_layer=split).fit(toy) for split in (1, 0))
+    query = Queries.from_triples(toy.train)[:1]
+    asked, candidates = query[np.array([0, 0])], Candidates.from_lists([[1, 2], [2, 1]])
+    lengths = shallow._reader.texts.entities.counts
+    anchor = lengths[query.anchors[0]]
+    assert shallow.token_counts(asked, candidates).tolist() == [anchor + lengths[1], lengths[2], 0, 0]
+    assert len(set(whole.token_counts(asked, candidates)[[0, 3]])) == 1  # each pair is read anew
+
+
+def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_path):
+    """Split at 0, the input is what sentence-transformers gives a cross encoder, and the head is BERT's own."""
+    from transformers import AutoModel, AutoTokenizer
+
+    from cascader.models.text.texts import phrase_of, text_of
+
+    model = CrossEncoder(base=tiny_model, rounds=1, round_queries=8, split_layer=0).fit(toy)
+    model.save(tmp_path)
+    query = Queries.from_triples(toy.train)[:1]
+    ours = model.score(query, Candidates.from_lists([[2]]))
+    tokenizer, encoder = (kind.from_pretrained(tmp_path / "encoder") for kind in (AutoTokenizer, AutoModel))
+    question = f"{phrase_of(toy.relations[query.relations[0]].name, True)} | {text_of(toy.entities[query.anchors[0]])}"
+    first, second = (
+        tokenizer(text, add_special_tokens=False)["input_ids"] for text in (question, text_of(toy.entities[2]))
+    )
+    ids = [tokenizer.cls_token_id, *first, tokenizer.sep_token_id, *second, tokenizer.sep_token_id]
+    types = [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    with torch.inference_mode():
+        state = encoder(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types])).last_hidden_state[:, 0]
+        theirs = model._head(state)
+    np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-4, atol=1e-5)
+
+
+class TestPrecision:
+    SMALL: ClassVar[dict[str, object]] = {"rounds": 1, "round_queries": 8, "split_layer": 0, "valid_top": 4}
+
+    def test_eight_bits_are_used_where_valid_sees_no_difference(self, toy, tiny_model, tmp_path):
+        earlier = Frequency().fit(toy)
+        model = CrossEncoder(base=tiny_model, precision="int8", **self.SMALL).fit(toy, earlier=earlier)
+        seen = model.history_["int8"]
+        assert seen["is_used"] == (abs(seen["float32_mrr"] - seen["int8_mrr"]) < 0.002)
+        queries = Queries.from_triples(toy.train)
+        rough = model.score_all(queries)
+        model.save(tmp_path)
+        assert (tmp_path / "int8.onnx").exists() == seen["is_used"]
+        np.testing.assert_allclose(load_cross_encoder(tmp_path, toy).score_all(queries), rough, rtol=0.1, atol=0.1)
+
+    @pytest.mark.parametrize("split", [3, 5])
+    def test_eight_bits_of_the_default_model_order_inputs_as_all_bits_do(self, split):
+        base = load_base_model()
+        torch.manual_seed(0)
+        layers = UpperLayers(base.layers[split:], PairHead(base.width, relation_count=1)).eval()
+        states, mask = torch.randn(64, 40, base.width) / 2, torch.ones(64, 40, dtype=torch.bool)
+        mask[::2, 30:] = False
+        with torch.inference_mode():
+            exact = layers(states, mask)
+        rough = in_int8(layers, base.width)(states, mask)
+        assert np.corrcoef(rough, exact)[0, 1] > 0.95
+
+    def test_where_one_layer_sees_the_pair_eight_bits_are_not_even_tried(self, toy, tiny_model):
+        settings = {**self.SMALL, "split_layer": 1, "precision": "int8"}
+        model = CrossEncoder(base=tiny_model, **settings).fit(toy, earlier=Frequency().fit(toy))
+        assert "int8" not in model.history_
+
+    def test_eight_bits_are_not_used_where_nothing_can_be_checked(self, toy, tiny_model):
+        model = CrossEncoder(base=tiny_model, precision="int8", **self.SMALL).fit(toy)
+        assert model.history_["int8"] == {"float32_mrr": None, "int8_mrr": None, "is_used": False}
+
+    def test_bfloat16_is_tried_in_a_child_and_never_kills_us(self, toy, tiny_model, monkeypatch):
+        from cascader.models.text import precision
+
+        precision.has_bfloat16.cache_clear()
+        assert precision.has_bfloat16() in (True, False)
+        monkeypatch.setattr(precision, "has_bfloat16", lambda: False)
+        with pytest.raises(SettingsError, match="bfloat16 products do not work on this processor"):
+            CrossEncoder(base=tiny_model, precision="bfloat16", **self.SMALL).fit(toy)
+
+
+class TestBadInput:
+    def test_an_unknown_objective(self):
+        with pytest.raises(SettingsError, match="objective is 'pointwise', expected one of: listwise, kg-bert"):
+            CrossEncoder(objective="pointwise")
+
+    def test_a_layer_that_there_is_not(self, toy, tiny_model):
+        with pytest.raises(SettingsError, match="has 2 layers. Choose from 0 to 2"):
+            CrossEncoder(base=tiny_model, split_layer=3).fit(toy)
+
+    def test_asked_before_it_is_fitted(self, toy):
+        with pytest.raises(NotFittedError, match=r"has not been fitted. Call fit\(kg\)"):
+            CrossEncoder().score(Queries.from_triples(toy.train), Candidates.from_lists([[0]] * 2 * len(toy.train)))
+
+    def test_one_of_another_graph(self, toy, tiny_model, tmp_path):
+        CrossEncoder(base=tiny_model, rounds=1, round_queries=4, split_layer=1).fit(toy).save(tmp_path)
+        with pytest.raises(DataError, match="It was trained on another graph"):
+            load_cross_encoder(tmp_path, line())

@@ -1,0 +1,54 @@
+"""Losses against torch's own, values and gradients."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from cascader.models.training.losses import masked_softmax_loss, self_adversarial, softmax_loss
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
+def test_a_row_of_scores_for_all_answers_of_a_question_is_the_same_as_a_row_an_answer(label_smoothing):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(3, 7, generator=generator, requires_grad=True)
+    rows, answers = torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([1, 5, 0, 6, 2, 3])
+    weights = torch.rand(6, generator=generator)
+    ours = 3 * softmax_loss(scores, rows, answers, weights, label_smoothing)
+    (gradient,) = torch.autograd.grad(ours, scores)
+    losses = cross_entropy(scores[rows], answers, reduction="none", label_smoothing=label_smoothing)
+    theirs = 3 * (losses @ weights)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(gradient, torch.autograd.grad(theirs, scores)[0])
+
+
+def test_masked_each_answer_is_compared_with_itself_and_what_is_no_answer():
+    scores = torch.randn(2, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    rows, answers, weights = torch.tensor([0, 0, 1]), torch.tensor([1, 4, 2]), torch.tensor([0.2, 0.5, 0.3])
+    is_known = torch.zeros(2, 5, dtype=torch.bool).index_put((rows, answers), torch.tensor(True))
+    ours = masked_softmax_loss(scores, rows, answers, weights, is_known)
+    (gradient,) = torch.autograd.grad(ours, scores)
+    alone = [scores[0, [0, 1, 2, 3]], scores[0, [0, 4, 2, 3]], scores[1]]  # without the other answers of the question
+    places = [1, 1, 2]
+    losses = torch.stack([cross_entropy(row, torch.tensor(place)) for row, place in zip(alone, places, strict=True)])
+    torch.testing.assert_close(ours, losses @ weights)
+    torch.testing.assert_close(gradient, torch.autograd.grad(losses @ weights, scores)[0])
+
+
+def test_masked_a_question_of_which_all_are_answers_teaches_nothing():
+    scores, everyone = torch.randn(1, 2, requires_grad=True), torch.ones(1, 2, dtype=torch.bool)
+    loss = masked_softmax_loss(scores, torch.tensor([0, 0]), torch.tensor([0, 1]), torch.ones(2), everyone)
+    loss.backward()
+    assert (loss.item(), scores.grad.tolist()) == (0, [[0, 0]])
+
+
+def test_scores_far_apart_stay_finite():
+    scores = torch.tensor([[1e4, -1e4, 0.0]], requires_grad=True)
+    loss = softmax_loss(scores, torch.tensor([0]), torch.tensor([1]), torch.ones(1), 0.1)
+    loss.backward()
+    assert loss.isfinite()
+    assert scores.grad.isfinite().all()
+
+
+def test_a_query_whose_sampled_entities_are_all_true_has_only_its_gold_to_learn_from():
+    loss = self_adversarial(torch.tensor([-1.0]), torch.zeros(1, 2), torch.zeros(1, 2, dtype=torch.bool), 6.0, 1.0)
+    torch.testing.assert_close(loss, -torch.nn.functional.logsigmoid(torch.tensor(5.0)) / 2)

@@ -1,0 +1,170 @@
+"""A cross encoder's scores in a run's folder: the same in any number of processes, and after any number of kills."""
+
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from itertools import count
+
+import numpy as np
+import pytest
+
+from cascader.errors import DataError, SettingsError
+from cascader.graph import Queries
+from cascader.models.text import CrossEncoder
+from cascader.runs import hash_of_tier, keep_graph, keep_tier, load_scorer, stored_tier
+from cascader.scoring import ScoreStore, StoredScorer
+from cascader.scoring.engines import Call, LocalEngine
+from cascader.storage import LOCK
+
+IDENTITY = {"model": "tiny", "data": "toy"}
+SHARD_PAIRS = 4
+KILLS = 10
+
+
+@pytest.fixture
+def model(toy, tiny_model):
+    return CrossEncoder(base=tiny_model, rounds=1, round_queries=8, split_layer=1).fit(toy)
+
+
+@pytest.fixture
+def run(toy, model, tmp_path):
+    keep_graph(tmp_path / "run", toy)
+    keep_tier(tmp_path / "run", "cross", model)
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def queries(toy):
+    return Queries.from_triples(toy.triples())
+
+
+def loaded_from(run):
+    return load_scorer(run, "cross", hash_of_tier(run, "cross"))
+
+
+@pytest.mark.parametrize("shard_pairs", [3, 20, 8192])
+def test_the_scores_do_not_depend_on_the_size_of_the_shards(toy, model, queries, tmp_path, shard_pairs):
+    store = ScoreStore(tmp_path / "scores", IDENTITY, shard_pairs)
+    scores = StoredScorer(model, toy, store).score_all(queries)
+    np.testing.assert_allclose(scores, model.score_all(queries), rtol=1e-6, atol=1e-6)
+
+
+def test_two_processes_write_what_one_writes(toy, model, run, queries, tmp_path):
+    scores, load = {}, Call(load_scorer, (run, "cross", hash_of_tier(run, "cross")))
+    for processes in (1, 2):
+        store = ScoreStore(tmp_path / str(processes), IDENTITY, shard_pairs=20)
+        with LocalEngine(processes) as engine:
+            scorer = StoredScorer(model, toy, store, engine, load)
+            scores[processes] = scorer.score_all(queries)
+    np.testing.assert_allclose(scores[2], scores[1], rtol=1e-6, atol=1e-6)
+    one, two = (sorted(p.relative_to(tmp_path / n) for p in (tmp_path / n).rglob("*")) for n in "12")
+    assert one == two
+
+
+def test_a_runs_tier_keeps_its_scores_and_another_model_starts_anew(toy, model, run, queries):
+    first = stored_tier(run, "cross", model, toy)
+    scores = first.score_all(queries)
+    assert first.pairs_computed == first.pairs_asked
+    again = stored_tier(run, "cross", loaded_from(run), toy)
+    np.testing.assert_array_equal(again.score_all(queries), scores)
+    assert again.pairs_computed == 0
+    keep_tier(run, "cross", CrossEncoder(**{**model.recipe.as_dict(), "seed": 1}).fit(toy))
+    retrained = stored_tier(run, "cross", loaded_from(run), toy)
+    assert np.abs(retrained.score_all(queries) - scores).max() > 1e-3
+    assert retrained.pairs_computed == retrained.pairs_asked
+
+
+def test_a_worker_never_scores_with_a_model_that_was_trained_since(toy, model, run):
+    before = hash_of_tier(run, "cross")
+    keep_tier(run, "cross", CrossEncoder(**{**model.recipe.as_dict(), "seed": 1}).fit(toy))
+    with pytest.raises(DataError, match="tier 'cross' of .* has been trained again since"):
+        load_scorer(run, "cross", before)
+
+
+def test_a_tier_that_is_not_trained_has_no_scores_to_keep(toy, model, tmp_path):
+    with pytest.raises(SettingsError, match="has no trained tier 'cross', so its scores cannot be kept"):
+        stored_tier(tmp_path, "cross", model, toy)
+
+
+class Noting:
+    """A scorer that notes each shard that it is given."""
+
+    def __init__(self, scorer, path):
+        self.scorer, self.path = scorer, path
+
+    def score(self, queries, candidates):
+        with self.path.open("a") as file:
+            file.write(f"{candidates.counts.sum()}\n")
+        return self.scorer.score(queries, candidates)
+
+
+def score_everything(run, kg, folder, notes, is_ready):
+    scorer = Noting(loaded_from(run), notes)
+    stored = StoredScorer(scorer, kg, ScoreStore(folder, IDENTITY, SHARD_PAIRS))
+    is_ready.set()
+    for block in Queries.from_triples(kg.triples()).blocks(10):
+        stored.score_all(block)
+
+
+@pytest.fixture
+def start(toy, run):
+    """Starts a process that scores everything, and gives it back once it has loaded the model."""
+    context = multiprocessing.get_context("forkserver")  # loads the libraries once, and not at every start
+    context.set_forkserver_preload([__name__, *(name for name in sys.modules if name.startswith("transformers."))])
+
+    def started(folder):
+        folder.mkdir(exist_ok=True)
+        is_ready = context.Event()
+        arguments = (run, toy, folder / "scores", folder / "notes", is_ready)
+        process = context.Process(target=score_everything, args=arguments)
+        process.start()
+        assert is_ready.wait(120)
+        return process
+
+    return started
+
+
+def killed_after(process, seconds):
+    process.join(seconds)
+    process.kill()
+    process.join()
+    return process.exitcode != 0
+
+
+def shards_scored(folder):
+    return len((folder / "notes").read_text().splitlines())
+
+
+def contents(folder):
+    """Every file but the lock, which may still name a process that was killed."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != LOCK]
+    return {path.relative_to(folder): path.read_bytes() for path in paths}
+
+
+def test_killed_at_any_moment_it_goes_on_and_ends_in_the_same_bytes(start, tmp_path):
+    whole = tmp_path / "whole"
+    process, began = start(whole), time.monotonic()
+    assert not killed_after(process, seconds=120)
+    whole_seconds = time.monotonic() - began
+    rng = np.random.default_rng(0)
+    folders, kills = (tmp_path / f"killed-{number}" for number in count()), Counter()
+    folder = next(folders)
+    while kills.total() < KILLS:
+        if killed_after(start(folder), rng.uniform(0, whole_seconds / 4)):
+            kills[folder] += 1
+        else:
+            folder = next(folders)
+    for folder, times in kills.items():
+        assert not killed_after(start(folder), seconds=120)
+        assert contents(folder / "scores") == contents(whole / "scores")
+        assert shards_scored(whole) <= shards_scored(folder) <= shards_scored(whole) + times
+
+
+def test_two_processes_on_one_store_score_nothing_twice(start, tmp_path):
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+    assert not killed_after(start(alone), seconds=120)
+    both = [start(shared), start(shared)]
+    assert not any([killed_after(process, seconds=120) for process in both])
+    assert contents(shared / "scores") == contents(alone / "scores")
+    assert shards_scored(shared) == shards_scored(alone)

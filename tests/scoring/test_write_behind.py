@@ -1,0 +1,79 @@
+"""New scores are used at once, and written together."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from cascader.errors import StorageError
+from cascader.scoring import ScoreStore, WriteBehind
+
+IDENTITY = {"model": "m", "data": "d"}
+
+
+def score(shards):
+    for place, shard in enumerate(shards):
+        shard.keep(shard.keys.astype(np.float32) / 10)
+        yield place
+
+
+def nothing(shards):
+    assert list(shards) == []
+    yield from ()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """As in a run: RUN/scores/TIER."""
+    return tmp_path / "run" / "scores" / "cross"
+
+
+def computed(store, keys, run=score):
+    return sum(store.compute(np.array(keys), run))
+
+
+def test_scores_are_found_before_they_are_written_and_after(folder):
+    store = WriteBehind(ScoreStore(folder, IDENTITY), waiting_pairs=4)
+    folder.mkdir(parents=True)
+    assert computed(store, [1, 5]) == 2
+    assert store.find(np.array([1, 3, 5])).tolist() == pytest.approx([0.1, np.nan, 0.5], nan_ok=True)
+    assert not list(folder.rglob("*.safetensors"))
+    assert computed(store, [1, 3, 7]) == 2  # the fourth new pair has them all written
+    assert len(list(folder.rglob("*.safetensors"))) == 1
+    assert computed(WriteBehind(ScoreStore(folder, IDENTITY)), [1, 3, 5, 7], nothing) == 0
+    assert computed(store, [1, 3, 5, 7], nothing) == 0
+
+
+def test_what_is_left_is_written_when_asked_for(folder):
+    folder.mkdir(parents=True)
+    store = WriteBehind(ScoreStore(folder, IDENTITY))
+    computed(store, [2, 4])
+    store.write()
+    store.write()
+    assert ScoreStore(folder, IDENTITY).find(np.array([2, 4])).tolist() == pytest.approx([0.2, 0.4])
+
+
+def test_a_run_that_is_gone_stays_gone_and_its_scores_stay_in_memory(folder, tmp_path):
+    folder.mkdir(parents=True)
+    store = WriteBehind(ScoreStore(folder, IDENTITY), waiting_pairs=2)
+    computed(store, [1, 2])
+    shutil.rmtree(tmp_path / "run")
+    computed(store, [3, 4])
+    store.write()
+    assert not (tmp_path / "run").exists()
+    assert computed(store, [1, 2, 3, 4], nothing) == 0
+
+
+def test_scores_that_cannot_be_written_stay_in_memory(folder, caplog, monkeypatch):
+    def full(path, content):
+        raise StorageError(f"cannot write {path}: No space left on device.")
+
+    folder.mkdir(parents=True)
+    store = WriteBehind(ScoreStore(folder, IDENTITY), waiting_pairs=2)
+    monkeypatch.setattr("cascader.scoring.score_store.write_json", full)
+    assert computed(store, [1, 2]) == 2
+    assert "No space left on device. 2 new scores stay in memory only" in caplog.text
+    assert computed(store, [1, 2], nothing) == 0
+    monkeypatch.undo()
+    store.write()
+    assert computed(ScoreStore(folder, IDENTITY), [1, 2], nothing) == 0
