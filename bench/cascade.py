@@ -38,7 +38,7 @@ def main() -> None:
     earlier = Cascade(chosen.cascade.first, tuple(t for t in chosen.cascade.tiers if t not in later), name="kge")
     alpha = best_sum(earlier, reader, kg, _sample(kg.valid, arguments.queries)).alpha
     ensemble = mean_reciprocal_rank(earlier.then(reader, alpha=alpha, name=READER), queries, known)
-    questions = len(queries.questions()[0])
+    questions = len(queries.unique()[0])
     full_calls = questions * len(kg.entities)
     masked = kg.known(("train", "valid"))
     rows = [_row(trial, queries, masked, known) for trial in tuned.trials if trial.tiers == chosen.tiers]

@@ -2,11 +2,11 @@
 
 5,000 distinct pairs of RepoDB, tier 1's favourites for test questions. "torch" and "int8" are a whole cross encoder,
 the one whose weights the peer gets, head included; "split" and "split_int8" another that was trained split at a layer:
-weights trained at one split cannot be read at another; "glances" a third, split below its last layer. Beside each
+weights trained at one split cannot be read at another; "partial" a third, split below its last layer. Beside each
 speed: the valid MRR of the reranking that it feeds, and how far that is from the peer's. What is read
 only once, when a cross encoder is loaded, stands apart in the record.
 
-Usage: python bench/cross_encoder.py [--whole RUN] [--split RUN] [--glances RUN] [--pairs N] [--valid N] [--threads N]
+Usage: python bench/cross_encoder.py [--whole RUN] [--split RUN] [--partial RUN] [--pairs N] [--valid N] [--threads N]
 [--repeats N]. A run has the tiers kge and cross; one that is missing is trained first, in some five minutes each.
 """
 
@@ -39,7 +39,7 @@ from measuring import in_own_process, median, report
 
 TOP = 50
 #: Where the cross encoders of the three runs are split.
-SPLITS = {"whole": 0, "split": 3, "glances": 5}
+SPLITS = {"whole": 0, "split": 3, "partial": 5}
 MINUTES = 3.0
 PEER_BATCH = 32  # its own default
 RUNS = Path("runs") / "bench"
@@ -49,7 +49,7 @@ CASES = {
     "int8": ("whole", "int8"),
     "split": ("split", "float32"),
     "split_int8": ("split", "int8"),
-    "glances": ("glances", "float32"),
+    "partial": ("partial", "float32"),
 }
 
 
@@ -70,7 +70,7 @@ class Job:
         for folder in runs.values():
             _check_run(folder, kg)
         kge = load_tier(runs["whole"], "kge", kg)
-        distinct = Queries.from_triples(kg.test).questions()[0]
+        distinct = Queries.from_triples(kg.test).unique()[0]
         chosen = np.random.default_rng(0).permutation(len(distinct))[: max(1, pair_count // TOP)]
         queries = distinct[np.sort(chosen)]
         return cls(kg, runs, kge, queries, TopK(TOP).keep(queries, kge.score_all(queries)))
@@ -126,7 +126,7 @@ def _save_as_classifier(cross: CrossEncoder, folder: Path) -> None:
 def _cut(cross: CrossEncoder, text: str) -> str:
     """The text as far as our cross encoder reads it."""
     tokenizer = cross._base.tokenizer
-    ids = tokenizer(text, add_special_tokens=False, truncation=True, max_length=cross.recipe.max_tokens)["input_ids"]
+    ids = tokenizer(text, add_special_tokens=False, truncation=True, max_length=cross.settings.max_tokens)["input_ids"]
     cut: str = tokenizer.decode(ids)
     return cut
 
@@ -217,7 +217,7 @@ def train_if_missing(folder: Path, split_layer: int) -> None:
 
 
 def _split_layer(folder: Path) -> int:
-    return int(read_json(folder / "tiers" / "cross" / "model.json")["recipe"]["split_layer"])
+    return int(read_json(folder / "tiers" / "cross" / "model.json")["settings"]["split_layer"])
 
 
 def main() -> None:
@@ -225,7 +225,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--whole", type=Path, default=RUNS / "repodb-whole", help="a run trained with split_layer 0")
     parser.add_argument("--split", type=Path, default=RUNS / "repodb-split", help="a run trained with another one")
-    parser.add_argument("--glances", type=Path, default=RUNS / "repodb-glances", help="split below its last layer")
+    parser.add_argument("--partial", type=Path, default=RUNS / "repodb-partial", help="split below its last layer")
     parser.add_argument("--pairs", type=int, default=5000)
     parser.add_argument("--valid", type=int, default=100, help="valid triples for the MRR")
     parser.add_argument("--threads", type=int, default=2)

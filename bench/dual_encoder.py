@@ -13,7 +13,7 @@ import torch
 
 import cascader
 from cascader.graph import Queries
-from cascader.models.text import DualRecipe
+from cascader.models.text import DualSettings
 from cascader.models.text.towers import StarTowers
 from measuring import report
 
@@ -30,9 +30,9 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     torch.set_num_threads(THREADS)
     kg = cascader.load_dataset("repodb")
-    questions = len(Queries.from_triples(kg.test).questions()[0])
+    questions = len(Queries.from_triples(kg.test).unique()[0])
     torch.manual_seed(0)
-    towers = StarTowers(WIDTH, len(kg.relations), DualRecipe(objective="star")).eval()
+    towers = StarTowers(WIDTH, len(kg.relations), DualSettings(objective="star")).eval()
     u, v = torch.randn(questions, WIDTH), torch.randn(len(kg.entities), WIDTH)
     with torch.inference_mode():
         product = statistics.median(timed(lambda: as_product(towers, u, v)) for _ in range(repeats))

@@ -32,7 +32,7 @@ EPOCHS = 2  # timed, after one to warm up
 def ours(model: str, kg: KnowledgeGraph) -> dict[str, float]:
     """Our seconds for an epoch."""
     loss = "k-vs-all" if model == "complex" else "negative-sampling"
-    settings = {"dim": DIMENSION, "batch_size": BATCH, "negatives": NEGATIVES, "regulariser": "none"}
+    settings = {"dim": DIMENSION, "batch_size": BATCH, "negatives": NEGATIVES, "regularizer": "none"}
     training = Training(EMBEDDINGS[model](loss=loss, **settings), kg)
     training.train_epoch(1)
     started = time.perf_counter()
@@ -42,7 +42,7 @@ def ours(model: str, kg: KnowledgeGraph) -> dict[str, float]:
     if model != "complex":
         return {"seconds": seconds}
     # Scores forward, and the gradients of questions and entities backward: three products of the same size.
-    operations = 3 * 2 * len(Queries.from_triples(kg.train).questions()[0]) * len(kg.entities) * 2 * DIMENSION
+    operations = 3 * 2 * len(Queries.from_triples(kg.train).unique()[0]) * len(kg.entities) * 2 * DIMENSION
     return {"seconds": seconds, "share_of_matrix_rate": operations / seconds / matrix_rate(len(kg.entities))}
 
 
@@ -79,10 +79,10 @@ def theirs(model: str, kg: KnowledgeGraph) -> dict[str, float]:
     else:
         kind = TransE if model == "transe" else RotatE
         made = kind(loss=NSSALoss(), **options)
-        optimiser = torch.optim.Adam(made.parameters(), lr=1e-3)
+        optimizer = torch.optim.Adam(made.parameters(), lr=1e-3)
         sampler = {"num_negs_per_pos": NEGATIVES}
         loop = SLCWATrainingLoop(
-            model=made, triples_factory=factory, optimizer=optimiser, negative_sampler_kwargs=sampler
+            model=made, triples_factory=factory, optimizer=optimizer, negative_sampler_kwargs=sampler
         )
     train: dict[str, Any] = {"batch_size": BATCH, "use_tqdm": False, "use_tqdm_batch": False}
     started = time.perf_counter()

@@ -68,7 +68,7 @@ def _say(address: str) -> None:
 def _questions(folder: Path) -> list[dict[str, Any]]:
     """Questions of test, always the same."""
     kg = load_run(folder).kg
-    everything = Queries.from_triples(kg.test).questions()[0]
+    everything = Queries.from_triples(kg.test).unique()[0]
     places = np.random.default_rng(0).permutation(len(everything))[:QUESTIONS]
     chosen = everything[places]
     return [

@@ -11,9 +11,9 @@ from typing import Any
 
 import cascader
 from cascader.models.embeddings.embedding import Embedding
-from cascader.models.embeddings.settings import Recipe
+from cascader.models.embeddings.settings import EmbeddingSettings
 from cascader.models.settings import Settings
-from cascader.models.text.settings import CrossRecipe, DualRecipe
+from cascader.models.text.settings import CrossSettings, DualSettings
 from cascader.models.text.text_model import LanguageTier
 
 PAGE = Path(__file__).with_name("api.md")
@@ -34,7 +34,7 @@ CHAPTERS = {
 }
 #: What the models of a chapter have in common is said once.
 BASES = {"cascader.models.embeddings": Embedding, "cascader.models.text": LanguageTier}
-RECIPES = {"cascader.models.embeddings": [Recipe], "cascader.models.text": [DualRecipe, CrossRecipe]}
+RECIPES = {"cascader.models.embeddings": [EmbeddingSettings], "cascader.models.text": [DualSettings, CrossSettings]}
 OPENING = """# The API
 
 All names of `import cascader`, with their signatures and examples, which the tests run. This page is made from the
@@ -54,7 +54,7 @@ def render() -> str:
         parts += [_entry(name) for name in sorted(cascader._HOMES[home], key=str.lower)]
         if home in BASES:
             parts.append(f"### What all of these can do\n\n{_text(BASES[home])}\n{_listed(BASES[home])}")
-        parts += [_settings(recipe) for recipe in RECIPES.get(home, [])]
+        parts += [_settings(settings) for settings in RECIPES.get(home, [])]
     return "\n".join(parts)
 
 
@@ -149,18 +149,19 @@ def _text(thing: Any) -> str:  # noqa: ANN401 - a class or a function
     return "\n".join(written)
 
 
-def _settings(recipe: type[Settings]) -> str:
+def _settings(settings: type[Settings]) -> str:
     """The settings of a model as a table: name, default, and what its comment says."""
-    lines = inspect.getsource(recipe).splitlines()
+    lines = inspect.getsource(settings).splitlines()
     rows = []
-    for field in dataclasses.fields(recipe):
+    for field in dataclasses.fields(settings):
         line = next(line for line in lines if line.strip().startswith(f"{field.name}:"))
         said = line.partition("#:")[2].strip()
         named = line.partition(":")[2].partition("=")[0].strip()
-        kind = ", ".join(map(str, recipe.choices[field.name])) if field.name in recipe.choices else named
+        kind = ", ".join(map(str, settings.choices[field.name])) if field.name in settings.choices else named
         rows.append(f"| `{field.name}` | {kind} | `{field.default!r}` | {said} |")
-    return f"### Settings: {recipe.__name__}\n\n{_text(recipe)}\n| name | kind | default | |\n|---|---|---|---|\n" + (
-        "\n".join(rows) + "\n"
+    return (
+        f"### Settings: {settings.__name__}\n\n{_text(settings)}\n| name | kind | default | |\n|---|---|---|---|\n"
+        + ("\n".join(rows) + "\n")
     )
 
 

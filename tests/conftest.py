@@ -15,6 +15,14 @@ from cascader.graph import KnowledgeGraph
 MIRROR = os.environ.get("CASCADER_MIRROR")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def a_cache_of_its_own(tmp_path_factory):
+    """For what is made once for many tests: their own caches come later."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CASCADER_CACHE", str(tmp_path_factory.mktemp("cache-of-the-session")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def a_machine_of_its_own(tmp_path_factory, monkeypatch):
     monkeypatch.delenv("CASCADER_MIRROR", raising=False)

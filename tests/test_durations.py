@@ -3,20 +3,20 @@
 import pytest
 
 from cascader.errors import SettingsError
-from cascader.runs import in_words, seconds_of
+from cascader.runs import in_words, parse_duration
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("1.5 H", 5400), ("1h 5s", 3605)]
 )
 def test_a_number_with_a_unit_is_a_duration(text, seconds):
-    assert seconds_of(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "0s", "soon", "30", "-5m", "m", "3d", "5m!", "1e3s", "inf", "nan h"])
 def test_anything_else_is_refused_with_what_was_found_and_what_is_expected(text):
     with pytest.raises(SettingsError, match="is no duration to plan with, expected more than nothing") as caught:
-        seconds_of(text)
+        parse_duration(text)
     assert repr(text) in str(caught.value)
 
 

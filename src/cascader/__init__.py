@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from cascader.cascade import Alpha, Cascade, Fusion
-    from cascader.cascade.pruners import ConformalTopK, DynamicTopK, StaticTopK, ThriftyTopK, TopK
+    from cascader.cascade.pruners import BudgetedTopK, ConformalTopK, DynamicTopK, StaticTopK, TopK
     from cascader.datasets import Split, graph_from_frames, load_dataset, open_graph, read_graph, to_frame, write_graph
     from cascader.errors import CascaderError, DataError, MissingExtraError, StorageError, UnknownNameError
     from cascader.evaluation import Comparison, Evaluation, Metrics, compare, evaluate
@@ -58,7 +58,7 @@ _HOMES = {
     "cascader.models": ("Frequency",),
     "cascader.models.embeddings": ("RESCAL", "ComplEx", "RotatE", "TransE"),
     "cascader.models.text": ("CrossEncoder", "DualEncoder"),
-    "cascader.cascade.pruners": ("ConformalTopK", "DynamicTopK", "StaticTopK", "ThriftyTopK", "TopK"),
+    "cascader.cascade.pruners": ("ConformalTopK", "DynamicTopK", "StaticTopK", "BudgetedTopK", "TopK"),
     "cascader.runs": ("Prediction", "Run", "Verdict", "load_run", "save_run"),
     "cascader.scoring.scorer": ("Scorer",),
     "cascader.tuning": ("Budget", "tune", "tune_alpha"),
@@ -97,7 +97,7 @@ __all__ = [
     "Split",
     "StaticTopK",
     "StorageError",
-    "ThriftyTopK",
+    "BudgetedTopK",
     "TopK",
     "TransE",
     "UnknownNameError",

@@ -9,16 +9,16 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])")
 
 
-def seconds_of(text: str) -> float:
+def parse_duration(text: str) -> float:
     """The seconds of a duration with its units.
 
-    >>> seconds_of("30m"), seconds_of("1h30m"), seconds_of("90s")
+    >>> parse_duration("30m"), parse_duration("1h30m"), parse_duration("90s")
     (1800.0, 5400.0, 90.0)
     """
     parts = _PART.findall(text.lower())
-    is_whole = re.sub(r"\s", "", text.lower()) == "".join(f"{number}{unit}" for number, unit in parts)
+    complete = re.sub(r"\s", "", text.lower()) == "".join(f"{number}{unit}" for number, unit in parts)
     seconds = math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not parts or not is_whole or not 0 < seconds < math.inf:
+    if not parts or not complete or not 0 < seconds < math.inf:
         raise SettingsError(
             f"{text!r} is no duration to plan with, expected more than nothing, with a unit: 90s, 30m, 2h or 1h30m."
         )

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from cascader.cascade import Alpha, Fusion, TopK, add_up, mask_known, rerank
+from cascader.cascade import Alpha, Fusion, TopK, blend_all, mask_known, rerank
 from cascader.errors import SettingsError
 from cascader.graph import Queries
 
 SCORES = arrays.arrays(np.float32, (3, 7), elements=st.floats(-50, 50, width=32))
-FUSIONS = [Fusion(scale, tail) for scale in ("raw", "logistic", "standardised") for tail in ("left", "below")]
+FUSIONS = [Fusion(scale, tail) for scale in ("raw", "logistic", "standardized") for tail in ("left", "below")]
 QUERIES = Queries(np.zeros(3, np.int32), np.zeros(3, np.int32), np.array([True, False, True]))
 
 
@@ -49,11 +49,11 @@ def test_the_pruned_keep_their_order_and_the_input_is_left_alone(fusion, scores,
             assert after[row][kept[row]].min() >= after[row][pruned].max()
 
 
-@pytest.mark.parametrize("scale", ["raw", "logistic", "standardised"])
+@pytest.mark.parametrize("scale", ["raw", "logistic", "standardized"])
 @given(scores=SCORES, later=SCORES, alpha=st.floats(0, 1, width=32))
 def test_with_nothing_pruned_it_is_the_additive_ensemble(scale, scores, later, alpha):
     _, after = reranked(scores, later, alpha, Fusion(scale, "left"), k=7)
-    expected = add_up(scores, later, np.full(3, alpha, np.float32), scale)
+    expected = blend_all(scores, later, np.full(3, alpha, np.float32), scale)
     np.testing.assert_allclose(after, expected, rtol=1e-3, atol=1e-3)
 
 

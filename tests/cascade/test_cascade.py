@@ -94,7 +94,7 @@ def test_when_the_time_is_up_the_ranking_is_complete_and_marked(toy):
     time.sleep(0.02)
     queries = Queries.from_triples(toy.test)
     *_, last = cascade.steps(queries)
-    assert not last.is_whole
+    assert not last.complete
     assert second.calls == 0
     np.testing.assert_array_equal(last.blended, first.score_all(queries))
     assert cascade.tally.costs["sleepy"].cut_short == len(queries)
@@ -105,7 +105,7 @@ def test_in_the_middle_the_best_have_been_read(toy, monkeypatch):
     first, second = Frequency().fit(toy), Sleepy(ComplEx(dim=4, epochs=1).fit(toy), 0.2)
     queries = Queries.from_triples(toy.test)
     *_, last = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).within(0.1).steps(queries)
-    assert not last.is_whole
+    assert not last.complete
     assert last.candidates.counts.tolist() == [1] * len(queries)
     np.testing.assert_array_equal(last.candidates.ids, ranked(first.score_all(queries))[:, 0])
 

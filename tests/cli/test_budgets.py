@@ -31,7 +31,7 @@ def likes(tmp_path):
 def small(tiny_model):
     """Settings of all three tiers, such that a training takes a moment."""
     settings = ["epochs=20", "dim=8", f"dual.base={tiny_model}", "dual.epochs=10", f"cross.base={tiny_model}"]
-    settings += ["cross.split_layer=1", "cross.rounds=6", "cross.round_queries=16", "cross.valid_top=3"]
+    settings += ["cross.split_layer=1", "cross.rounds=6", "cross.queries_per_round=16", "cross.valid_top_k=3"]
     return [part for setting in settings for part in ("--set", setting)]
 
 
@@ -101,7 +101,7 @@ def test_the_seed_draws_the_training_and_the_split_seed_what_is_held_back(run, b
         return cascader.load_run(tmp_path / name)
 
     plain, trained, drawn = fitted("a"), fitted("b", "--seed", "3"), fitted("c", "--split-seed", "3")
-    assert [loaded.kge.recipe.seed for loaded in (plain, trained, drawn)] == [0, 3, 0]
+    assert [loaded.kge.settings.seed for loaded in (plain, trained, drawn)] == [0, 3, 0]
     assert plain.kg.data_hash == trained.kg.data_hash != drawn.kg.data_hash
 
 

@@ -31,14 +31,14 @@ def commands():
     """Every command by the words that call it."""
     from typer.main import get_command
 
-    def walk(command, words):
+    def iter_blocks(command, words):
         children = getattr(command, "commands", None)
         if not children:
             yield words
         for name, child in (children or {}).items():
-            yield from walk(child, [*words, name])
+            yield from iter_blocks(child, [*words, name])
 
-    return list(walk(get_command(app), []))
+    return list(iter_blocks(get_command(app), []))
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
@@ -155,8 +155,8 @@ class TestFit:
         saved = json.loads((tmp_path / "run" / "tiers" / "kge" / "model.json").read_text())
         best = max(trials, key=lambda trial: trial["valid_mrr"])
         assert len(trials) == 3
-        assert saved["recipe"]["dim"] == 4
-        assert {name: saved["recipe"][name] for name in best["changes"]} == best["changes"]
+        assert saved["settings"]["dim"] == 4
+        assert {name: saved["settings"][name] for name in best["changes"]} == best["changes"]
         assert "is finished already" in run("fit", triples, *options)[1]
 
     @pytest.mark.parametrize("held_back", [("0", "0"), ("0", "0.2"), ("0.2", "0")])
@@ -178,7 +178,7 @@ class TestFit:
         rows = [f"abc {a}\tlikes\txyz {b}\n" for a in "abcdefgh" for b in "uvwxyz" if a != b]
         (tmp_path / "likes.tsv").write_text("".join(rows))
         small = ("epochs=2", "dim=4", f"dual.base={tiny_model}", "dual.epochs=2", f"cross.base={tiny_model}")
-        small = (*small, "cross.split_layer=1", "cross.rounds=2", "cross.round_queries=8", "cross.valid_top=3")
+        small = (*small, "cross.split_layer=1", "cross.rounds=2", "cross.queries_per_round=8", "cross.valid_top_k=3")
         options = [part for setting in small for part in ("--set", setting)]
         folder = tmp_path / "run"
         kge = ("--tiers", "kge", "--set", "epochs=2", "--set", "dim=4")
@@ -271,7 +271,7 @@ def test_demo_runs_and_says_what_it_did(run, tmp_path, tiny_model, monkeypatch):
     except MissingExtraError as error:
         pytest.skip(str(error))
     small = ["epochs=5", f"dual.base={tiny_model}", "dual.epochs=1", f"cross.base={tiny_model}", "cross.split_layer=1"]
-    small += ["cross.rounds=1", "cross.round_queries=64", "cross.valid_triples=10", "cross.valid_top=3"]
+    small += ["cross.rounds=1", "cross.queries_per_round=64", "cross.valid_triples=10", "cross.valid_top_k=3"]
     monkeypatch.setattr("cascader.cli.demo.fit", partial(fit, settings=small))
     code, out, _ = run("demo", "--out", tmp_path)
     assert code == 0

@@ -32,8 +32,8 @@ main()
 """
 TIERS = {
     "kge": ("epochs=6", "dim=16", "valid_every=2"),
-    "dual": ("epochs=6", "dim=16", "valid_every=2", "tuned_layers=1"),
-    "cross": ("rounds=6", "round_queries=8", "valid_every=2", "split_layer=1", "valid_top=3"),
+    "dual": ("epochs=6", "dim=16", "valid_every=2", "trainable_layers=1"),
+    "cross": ("rounds=6", "queries_per_round=8", "valid_every=2", "split_layer=1", "valid_top_k=3"),
 }
 
 

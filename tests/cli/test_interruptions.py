@@ -43,7 +43,7 @@ def command(tmp_path, tiny_model):
     rows = [f"abc {a}\tlikes\txyz {b}\n" for a in "abcdefghijkl" for b in "qrstuvwxyz" if a != b]
     (tmp_path / "likes.tsv").write_text("".join(rows))
     small = ["epochs=20", "dim=8", f"dual.base={tiny_model}", "dual.epochs=20", f"cross.base={tiny_model}"]
-    small += ["cross.split_layer=1", "cross.rounds=10", "cross.round_queries=16", "cross.valid_top=3"]
+    small += ["cross.split_layer=1", "cross.rounds=10", "cross.queries_per_round=16", "cross.valid_top_k=3"]
     return ["fit", str(tmp_path / "likes.tsv"), *(part for setting in small for part in ("--set", setting))]
 
 
@@ -67,7 +67,7 @@ def test_killed_ten_times_it_ends_with_the_same_weights_scores_and_answers(comma
     assert shards(killed) == shards(whole)
     first, second = (json.loads((folder / "tuning.json").read_text())["trials"] for folder in (killed, whole))
     for trial in (*first, *second):
-        del trial["seconds_a_query"]  # measured
+        del trial["seconds_per_query"]  # measured
     assert first == second
     for folder in (killed, whole):
         load_run(folder)

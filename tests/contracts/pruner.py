@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from cascader.cascade.pruners import Pruner, Seen, load_pruner
+from cascader.cascade.pruners import Pruner, ScoredQueries, load_pruner
 from cascader.errors import DataError, NotFittedError
 from cascader.graph import Queries
 
@@ -24,7 +24,7 @@ def a_block(count=60, seed=0, entities=ENTITIES):
     queries = Queries(
         rng.integers(entities, size=count), rng.integers(3, size=count), rng.random(count) < 0.5, golds=golds
     )
-    return Seen(queries, scores)
+    return ScoredQueries(queries, scores)
 
 
 def lists_of(candidates):
@@ -34,7 +34,7 @@ def lists_of(candidates):
 class PrunerContract:
     """Inherit, and say in `make` how the pruner is fitted."""
 
-    def make(self, seen: list[Seen]) -> Pruner:
+    def make(self, seen: list[ScoredQueries]) -> Pruner:
         raise NotImplementedError
 
     @pytest.fixture
@@ -105,7 +105,7 @@ class LearningPrunerContract(PrunerContract):
 
     def test_learns_the_same_from_one_block_and_from_many_in_any_order(self):
         block = a_block()
-        many = [Seen(block.queries[at : at + 7], block.scores[at : at + 7]) for at in range(0, 60, 7)]
+        many = [ScoredQueries(block.queries[at : at + 7], block.scores[at : at + 7]) for at in range(0, 60, 7)]
         together, apart = self.make([block]), self.make(many[::-1])
         other = a_block(seed=1)
         assert lists_of(together.keep(other.queries, other.scores)) == lists_of(apart.keep(other.queries, other.scores))
@@ -125,7 +125,7 @@ class LearningPrunerContract(PrunerContract):
         block = a_block(count=8)
         scores = np.full_like(block.scores, -np.inf)
         scores[np.arange(4), block.queries.golds[:4]] = 1.0  # in the other four, the gold itself is masked
-        pruner = self.make([Seen(block.queries, scores)])
+        pruner = self.make([ScoredQueries(block.queries, scores)])
         assert pruner.keep(block.queries, scores).counts.tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
 
     def test_learning_from_nothing_is_an_error(self):
@@ -133,7 +133,7 @@ class LearningPrunerContract(PrunerContract):
         with pytest.raises(DataError, match="there are no queries to"):
             self.make([])
         with pytest.raises(DataError, match="there are no queries to"):
-            self.make([Seen(block.queries[:0], block.scores[:0])])
+            self.make([ScoredQueries(block.queries[:0], block.scores[:0])])
 
     def test_cannot_be_asked_before_it_was_fitted(self):
         block = a_block()

@@ -49,7 +49,7 @@ def test_each_distinct_question_is_asked_once():
     kg = random_graph()
     oracle = Oracle(kg)
     evaluate(oracle, kg)
-    assert oracle.questions_asked == len(Queries.from_triples(kg.test).questions()[0])
+    assert oracle.questions_asked == len(Queries.from_triples(kg.test).unique()[0])
 
 
 def test_ranks_do_not_depend_on_the_size_of_a_block(monkeypatch):

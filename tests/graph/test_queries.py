@@ -22,7 +22,7 @@ def test_queries_give_back_the_triples_they_were_made_from(rows):
 @given(triple_lists)
 def test_each_query_finds_its_question(rows):
     queries = Queries.from_triples(as_triples(rows))
-    questions, question_of = queries.questions()
+    questions, question_of = queries.unique()
     for name in ("anchors", "relations", "predicts_tail"):
         np.testing.assert_array_equal(getattr(questions, name)[question_of], getattr(queries, name))
     distinct = {*zip(queries.anchors.tolist(), queries.relations.tolist(), queries.predicts_tail.tolist(), strict=True)}

@@ -13,7 +13,7 @@ from cascader.models.embeddings import ComplEx
 from cascader.models.text import CrossEncoder
 from cascader.report import analyse
 from cascader.scoring import StoredScorer
-from cascader.tuning import halves_of_valid, tune
+from cascader.tuning import split_valid, tune
 from cascader.tuning.calibration import calibrate
 from tests.evaluation.test_evaluate import random_graph
 
@@ -32,7 +32,7 @@ def kg() -> KnowledgeGraph:
 def tiers(kg, tiny_model):
     """The first and second score everyone, the third reads pairs."""
     embedding = ComplEx(dim=8, epochs=5).fit(kg)
-    cross = CrossEncoder(base=tiny_model, rounds=1, round_queries=8, split_layer=1).fit(kg)
+    cross = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=1).fit(kg)
     return {"kge": embedding, "frequency": Frequency().fit(kg), "cross": cross}
 
 
@@ -53,7 +53,7 @@ def material(kg, tiers):
         name: {**tiers[name].about(), "parameters": tiers[name].parameter_count, "bytes": 1000}
         for name in ("kge", "cross")
     }
-    calibration = calibrate(tuned.best, kg, np.concatenate(halves_of_valid(kg, seed=0)))
+    calibration = calibrate(tuned.best, kg, np.concatenate(split_valid(kg, seed=0)))
     return {
         "kg": kg,
         "scorers": scorers,

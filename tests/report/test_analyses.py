@@ -17,7 +17,7 @@ from cascader.report.analyses.coverage import _by_chance
 from cascader.report.analyses.distributions import _curve
 from cascader.report.analyses.reweighting import _by_rank, _margin
 from cascader.report.inputs import Material
-from cascader.tuning import Tuned, tune
+from cascader.tuning import TuningResult, tune
 
 
 def numbers_in(value):
@@ -75,14 +75,14 @@ def test_the_envelope_rises_and_ends_with_the_best(analyses, material):
 
 def test_all_kinds_of_pruners_are_points(analyses):
     points = analyses["pareto"]["points"]
-    assert {point["kind"] for point in points} == {"everyone", "top_k", "static", "dynamic", "conformal", "thrifty"}
+    assert {point["kind"] for point in points} == {"everyone", "top_k", "static", "dynamic", "conformal", "budgeted"}
     assert {tuple(point["tiers"]) for point in points} >= {("kge",), ("kge", "frequency"), ("kge", "cross")}
 
 
 def test_a_larger_budget_is_never_worse_and_never_exceeded(analyses):
     rows = analyses["budgets"]["rows"]
     assert [row["budget"] for row in rows] == [0, 1, 2, 5, 10, 20, 50, 100]
-    assert all(row["pairs_a_query"] <= row["budget"] for row in rows)
+    assert all(row["pairs_per_query"] <= row["budget"] for row in rows)
     figures = [row["valid_mrr"] for row in rows]
     assert figures == sorted(figures)
 
@@ -126,8 +126,8 @@ def test_margins_are_grouped_by_the_golds_rank():
 
 def test_tiers_that_were_measured_alone_are_compared_on_those_queries(material):
     scorers, kg = material["scorers"], material["kg"]
-    models = {name: {"model": name, "recipe": {"dim": 1, "newer": 2}} for name in ("kge", "frequency")}
-    told = {name: {"model": name, "recipe": {"dim": 1}} for name in models}
+    models = {name: {"model": name, "settings": {"dim": 1, "newer": 2}} for name in ("kge", "frequency")}
+    told = {name: {"model": name, "settings": {"dim": 1}} for name in models}
     found = [evaluate(scorers[name], kg, name=name, about=told[name]) for name in models]
     pairs = analyse(**{**material, "evaluations": found, "models": models})["correlations"]["pairs"]
     first = next(pair for pair in pairs if pair["tiers"] == ["kge", "frequency"])
@@ -201,7 +201,7 @@ def test_slices_are_those_of_the_cascade_by_name(analyses, kg):
 
 def test_one_tier_leaves_out_what_needs_two_and_says_why(material):
     kg, kge = material["kg"], material["scorers"]["kge"]
-    found = analyse(kg, {"kge": kge}, Tuned(material["tuned"].trials[:1]), [], {})
+    found = analyse(kg, {"kge": kge}, TuningResult(material["tuned"].trials[:1]), [], {})
     left_out = {name: found[name]["left_out"] for name in ANALYSES if "left_out" in found[name]}
     assert "only one tier" in left_out["correlations"]
     assert "only one tier" in left_out["pareto"]
@@ -211,7 +211,7 @@ def test_one_tier_leaves_out_what_needs_two_and_says_why(material):
 
 def test_tiers_that_score_everyone_are_weighed_too(material):
     kg, scorers = material["kg"], {name: material["scorers"][name] for name in ("kge", "frequency")}
-    tuned = Tuned(tuple(trial for trial in material["tuned"].trials if "cross" not in trial.tiers))
+    tuned = TuningResult(tuple(trial for trial in material["tuned"].trials if "cross" not in trial.tiers))
     found = analyse(kg, scorers, tuned, [], {})
     assert found["reweighting"]["later"] == "frequency"
     assert "No tier of this run reads pairs" in found["budgets"]["left_out"]

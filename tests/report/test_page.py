@@ -8,7 +8,7 @@ import pytest
 
 from cascader.report import analyse, write_report
 from cascader.report.plots import Chart, Series, draw
-from cascader.tuning import Tuned
+from cascader.tuning import TuningResult
 from tests.report.conftest import EVIL
 
 
@@ -110,7 +110,7 @@ def test_the_same_numbers_give_the_same_bytes(analyses, html, tmp_path):
 
 
 def test_one_tier_that_was_never_measured_still_gives_a_page(material, tmp_path):
-    kge, tuned = {"kge": material["scorers"]["kge"]}, Tuned(material["tuned"].trials[:1])
+    kge, tuned = {"kge": material["scorers"]["kge"]}, TuningResult(material["tuned"].trials[:1])
     found = analyse(material["kg"], kge, tuned, [], {})
     page = Page(write_report(tmp_path, found).read_text(encoding="utf-8"))
     assert any("Left out: The run has only one tier" in text for text in page.texts)

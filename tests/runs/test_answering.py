@@ -6,7 +6,7 @@ import pytest
 from cascader.cascade import Cascade, TopK
 from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph, Queries
-from cascader.runs import Answering, every_question, read_questions, read_triples, with_threshold
+from cascader.runs import Predictor, every_question, read_questions, read_triples, with_threshold
 from cascader.runs.thresholds import corrupted
 from cascader.tuning.calibration import calibrate
 from tests.tuning.calibration.worlds import Noisy, graph, questions
@@ -20,7 +20,7 @@ def kg():
 @pytest.fixture(scope="module")
 def answering(kg):
     cascade = Cascade(Noisy(kg), name="first").then(Noisy(kg, 3.0, seed=1), alpha=0.4, keep=TopK(8), name="second")
-    return Answering(kg, cascade, calibrate(cascade, kg))
+    return Predictor(kg, cascade, calibrate(cascade, kg))
 
 
 def test_answers_are_new_named_and_in_the_order_of_their_probability(kg, answering):
@@ -47,9 +47,9 @@ def test_known_facts_take_part_and_are_marked_if_they_are_wanted(kg, answering):
 
 def test_answers_come_with_what_they_have_cost(kg, answering):
     found = list(answering.answered(questions(kg)[:3], top=2))
-    assert [(answered.pairs, answered.is_whole, len(answered.predictions)) for answered in found] == [(8, True, 2)] * 3
+    assert [(answered.pairs, answered.complete, len(answered.predictions)) for answered in found] == [(8, True, 2)] * 3
     late = answering.within(1e-9).answered(questions(kg)[:1])
-    assert [(answered.pairs, answered.is_whole) for answered in late] == [(0, False)]
+    assert [(answered.pairs, answered.complete) for answered in late] == [(0, False)]
 
 
 def test_improbable_answers_are_left_out(kg, answering):
@@ -60,7 +60,7 @@ def test_improbable_answers_are_left_out(kg, answering):
 
 
 def test_without_a_calibration_there_are_answers_and_no_probabilities(kg):
-    answering = Answering(kg, Cascade(Noisy(kg)), None)
+    answering = Predictor(kg, Cascade(Noisy(kg)), None)
     (answers,) = answering.predict(questions(kg)[:1])
     assert {answer.probability for answer in answers} == {None}
     with pytest.raises(DataError, match="no probabilities to go by"):
@@ -109,7 +109,7 @@ class TestVerdicts:
     def test_a_graph_of_two_entities_has_verdicts(self):
         two = KnowledgeGraph.from_triples([("a", "r", "b")], valid=[("b", "r", "a")])
         cascade = Cascade(Noisy(two))
-        judging = with_threshold(Answering(two, cascade, calibrate(cascade, two)))
+        judging = with_threshold(Predictor(two, cascade, calibrate(cascade, two)))
         assert len(judging.classify(two.train)) == 1
 
 

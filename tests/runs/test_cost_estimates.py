@@ -4,11 +4,11 @@ import pytest
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
-from cascader.models.costs import Cost, seconds_a_step, seconds_for
+from cascader.models.costs import Cost, seconds_for, seconds_per_step
 from cascader.models.embeddings import ComplEx
 from cascader.models.text import CrossEncoder, DualEncoder
-from cascader.models.text.timing import Bases, BlankDual
-from cascader.runs import Measured
+from cascader.models.text.timing import BaseModelCache, DryRunDual
+from cascader.runs import MeasuredCosts
 
 
 @pytest.fixture
@@ -22,13 +22,13 @@ def settings(tiny_model):
     return {
         "kge": {"dim": 4, "epochs": 8, "valid_every": 2},
         "dual": {"base": tiny_model, "epochs": 6},
-        "cross": {"base": tiny_model, "split_layer": 1, "rounds": 4, "round_queries": 32, "valid_top": 3},
+        "cross": {"base": tiny_model, "split_layer": 1, "rounds": 4, "queries_per_round": 32, "valid_top_k": 3},
     }
 
 
 def measured(kg, settings, repeats=1):
     kinds = {"kge": "complex", "dual": "dual", "cross": "cross"}
-    return Measured(kg, kinds, lambda tier, preset: settings[tier], repeats)
+    return MeasuredCosts(kg, kinds, lambda tier, preset: settings[tier], repeats)
 
 
 def test_every_part_of_every_tier_has_its_time_and_its_parameters(kg, settings):
@@ -53,8 +53,8 @@ def test_an_embedding_takes_about_what_is_foretold(kg):
 
 def test_texts_whose_vectors_are_kept_take_no_time(kg, settings):
     def reading_seconds():
-        model = BlankDual(**settings["dual"])
-        model.measure(kg, None, Bases())
+        model = DryRunDual(**settings["dual"])
+        model.measure(kg, None, BaseModelCache())
         return model.reading_seconds
 
     assert reading_seconds() > 0
@@ -82,7 +82,7 @@ def test_a_graph_without_triples_is_refused(kg, settings, tier):
 
 def test_a_training_that_does_not_fit_the_memory_is_refused_before_it_is_tried(kg):
     with pytest.raises(SettingsError, match="GB, and this machine has .* Lower dim or batch_size"):
-        Measured(kg, {"kge": "rescal"}, lambda tier, preset: {"dim": 100_000}).of("kge", "quick")
+        MeasuredCosts(kg, {"kge": "rescal"}, lambda tier, preset: {"dim": 100_000}).of("kge", "quick")
 
 
 def test_a_single_triple_of_valid_is_enough(kg, settings):
@@ -119,6 +119,6 @@ def test_the_first_step_only_warms_up(monkeypatch):
             clock[0] += seconds
             yield None
 
-    assert seconds_a_step(steps([5.0, 0.1, 0.3])) == pytest.approx(0.2)
-    assert seconds_a_step(steps([5.0])) == pytest.approx(5.0)
-    assert seconds_a_step(steps([])) == 0.0
+    assert seconds_per_step(steps([5.0, 0.1, 0.3])) == pytest.approx(0.2)
+    assert seconds_per_step(steps([5.0])) == pytest.approx(5.0)
+    assert seconds_per_step(steps([])) == 0.0

@@ -12,9 +12,9 @@ from cascader.graph import Candidates, Entity, KnowledgeGraph, Queries, Relation
 from cascader.models.embeddings import ComplEx
 from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.models.text.dual_encoder import load_dual_encoder
-from cascader.models.text.split_encoder import LowerLayers
-from cascader.runs import Answering, about_new, entity_of
-from cascader.runs.new_entities import Estimated
+from cascader.models.text.split_encoder import FrozenLayers
+from cascader.runs import Predictor, about_new, parse_entity
+from cascader.runs.new_entities import NeighborEmbedding
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def tiers(kg, tiny_model):
     return {
         "kge": ComplEx(dim=4, epochs=2).fit(kg),
         "dual": DualEncoder(base=tiny_model, epochs=2, dim=4).fit(kg),
-        "cross": CrossEncoder(base=tiny_model, split_layer=1, rounds=1, round_queries=8).fit(
+        "cross": CrossEncoder(base=tiny_model, split_layer=1, rounds=1, queries_per_round=8).fit(
             kg, earlier=ComplEx(dim=4, epochs=2).fit(kg)
         ),
     }
@@ -42,7 +42,7 @@ def both_sides(anchor):
     return Queries(np.array([anchor, anchor]), np.zeros(2, dtype=np.int32), np.array([True, False]))
 
 
-@pytest.mark.parametrize("settings", [{}, {"tuned_layers": 1}, {"tuned_layers": 1, "objective": "star"}])
+@pytest.mark.parametrize("settings", [{}, {"trainable_layers": 1}, {"trainable_layers": 1, "objective": "star"}])
 def test_a_copy_of_an_entity_gets_the_scores_of_the_entity_from_the_dual_encoder(kg, tiny_model, tmp_path, settings):
     DualEncoder(base=tiny_model, epochs=1, dim=4, **settings).fit(kg).save(tmp_path)
     dual = load_dual_encoder(tmp_path, kg)
@@ -64,26 +64,26 @@ def test_a_copy_of_an_entity_gets_the_scores_of_the_entity_from_the_cross_encode
 def test_of_a_new_entity_nothing_but_its_text_is_read(kg, tiers, monkeypatch):
     cross, candidates = tiers["cross"], Candidates.from_lists([[6, 7, 8], [0, 1]])
     cross.score(both_sides(2), candidates)
-    read, texts = LowerLayers.read, []
+    read, texts = FrozenLayers.read, []
 
     def counted(self, tokens, *others):
         texts.append(len(tokens))
         return read(self, tokens, *others)
 
-    monkeypatch.setattr(LowerLayers, "read", counted)
-    cross.about_new([entity_of("pink: something pink")]).score(both_sides(0), candidates)
+    monkeypatch.setattr(FrozenLayers, "read", counted)
+    cross.about_new([parse_entity("pink: something pink")]).score(both_sides(0), candidates)
     assert texts == [1]
 
 
-def test_an_embedding_puts_a_new_entity_where_its_neighbours_are(kg, tiers):
+def test_an_embedding_puts_a_new_entity_where_its_neighbors_are(kg, tiers):
     kge = tiers["kge"]
     nearness = np.full((1, len(kg.entities)), -1.0, dtype=np.float32)
     nearness[0, 3] = 1.0  # so much nearer than the others that it alone counts
-    estimated = Estimated.of(kge, nearness, np.ones(len(kg.entities), dtype=bool))
+    estimated = NeighborEmbedding.of(kge, nearness, np.ones(len(kg.entities), dtype=bool))
     assert np.allclose(estimated.score_all(both_sides(0)), kge.score_all(both_sides(3)), atol=1e-4)
     nobody_else = np.zeros(len(kg.entities), dtype=bool)
     nobody_else[4] = True  # the nearest was never trained
-    estimated = Estimated.of(kge, nearness, nobody_else)
+    estimated = NeighborEmbedding.of(kge, nearness, nobody_else)
     assert np.allclose(estimated.score_all(both_sides(0)), kge.score_all(both_sides(4)), atol=1e-4)
 
 
@@ -91,8 +91,8 @@ def test_all_tiers_answer_about_a_new_entity_and_stay_as_they_were(kg, tiers):
     before = {name: torch.clone(tiers[name].entities_) for name in ("kge", "dual")}
     cascade = Cascade(tiers["kge"], name="kge").then(tiers["dual"], alpha=0.5, name="dual")
     cascade = cascade.then(tiers["cross"], alpha=0.5, keep=TopK(3), name="cross")
-    pink = entity_of("pink: something pink")
-    answering = Answering(kg, about_new(cascade, tiers, [pink], kg), None, new=(pink,))
+    pink = parse_entity("pink: something pink")
+    answering = Predictor(kg, about_new(cascade, tiers, [pink], kg), None, new=(pink,))
     (answers,) = answering.predict(both_sides(0)[:1], top=3)
     assert [answer.rank for answer in answers] == [1, 2, 3]
     assert [trace.tier for trace in answers[0].trace] == ["kge", "dual", "cross"]
@@ -104,4 +104,4 @@ def test_all_tiers_answer_about_a_new_entity_and_stay_as_they_were(kg, tiers):
 
 def test_a_run_that_reads_no_texts_cannot_know_new_entities(kg, tiers):
     with pytest.raises(DataError, match="has no dual encoder that could read it"):
-        about_new(Cascade(tiers["kge"], name="kge"), {"kge": tiers["kge"]}, [entity_of("pink")], kg)
+        about_new(Cascade(tiers["kge"], name="kge"), {"kge": tiers["kge"]}, [parse_entity("pink")], kg)

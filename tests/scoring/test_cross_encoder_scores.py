@@ -24,7 +24,7 @@ KILLS = 10
 
 @pytest.fixture
 def model(toy, tiny_model):
-    return CrossEncoder(base=tiny_model, rounds=1, round_queries=8, split_layer=1).fit(toy)
+    return CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=1).fit(toy)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_runs_tier_keeps_its_scores_and_another_model_starts_anew(toy, model, 
     again = stored_tier(run, "cross", loaded_from(run), toy)
     np.testing.assert_array_equal(again.score_all(queries), scores)
     assert again.pairs_computed == 0
-    keep_tier(run, "cross", CrossEncoder(**{**model.recipe.as_dict(), "seed": 1}).fit(toy))
+    keep_tier(run, "cross", CrossEncoder(**{**model.settings.as_dict(), "seed": 1}).fit(toy))
     retrained = stored_tier(run, "cross", loaded_from(run), toy)
     assert np.abs(retrained.score_all(queries) - scores).max() > 1e-3
     assert retrained.pairs_computed == retrained.pairs_asked
@@ -77,7 +77,7 @@ def test_a_runs_tier_keeps_its_scores_and_another_model_starts_anew(toy, model, 
 
 def test_a_worker_never_scores_with_a_model_that_was_trained_since(toy, model, run):
     before = hash_of_tier(run, "cross")
-    keep_tier(run, "cross", CrossEncoder(**{**model.recipe.as_dict(), "seed": 1}).fit(toy))
+    keep_tier(run, "cross", CrossEncoder(**{**model.settings.as_dict(), "seed": 1}).fit(toy))
     with pytest.raises(DataError, match="tier 'cross' of .* has been trained again since"):
         load_scorer(run, "cross", before)
 

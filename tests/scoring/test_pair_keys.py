@@ -8,7 +8,7 @@ from cascader.scoring import PairKeys
 
 def test_pairs_are_found_again_from_their_numbers(toy):
     numbering = PairKeys(len(toy.entities), len(toy.relations))
-    queries = Queries.from_triples(toy.triples()).questions()[0]
+    queries = Queries.from_triples(toy.triples()).unique()[0]
     rng = np.random.default_rng(0)
     lists = [
         sorted(rng.choice(len(toy.entities), size=1 + row % 4, replace=False).tolist()) for row in range(len(queries))

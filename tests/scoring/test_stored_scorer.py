@@ -71,7 +71,7 @@ def test_no_pair_is_scored_twice_and_identical_pairs_once(toy, queries, store):
     scorer = StoredScorer(watched, toy, store)
     some = Candidates.from_lists([[0, 3, 3]] * len(queries))
     scorer.score(queries, some)
-    questions = len(queries.questions()[0])
+    questions = len(queries.unique()[0])
     assert (scorer.pairs_asked, scorer.pairs_computed, len(watched.pairs)) == (2 * questions,) * 3
     everything = scorer.score_all(queries)
     np.testing.assert_array_equal(everything, watched.frequency.score_all(queries))
@@ -124,7 +124,7 @@ def test_what_an_interrupted_job_has_finished_serves_other_questions_too(toy, qu
     watched = Watched(toy)
     scorer = StoredScorer(watched, toy, ScoreStore(tmp_path, IDENTITY, shard_pairs=11))
     np.testing.assert_array_equal(scorer.score_all(queries), watched.frequency.score_all(queries))
-    total = len(queries.questions()[0]) * len(toy.entities)
+    total = len(queries.unique()[0]) * len(toy.entities)
     assert 0 < total - len(watched.pairs) <= 4 * 7
 
 

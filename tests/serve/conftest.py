@@ -41,7 +41,7 @@ def words_folder(tmp_path_factory, tiny_model) -> Path:
         kg, folder = words_graph(), tmp_path_factory.mktemp("runs") / "words"
         kge = ComplEx(dim=8, epochs=5).fit(kg)
         dual = DualEncoder(base=tiny_model, epochs=2, dim=4, max_tokens=40).fit(kg)
-        cross = CrossEncoder(base=tiny_model, split_layer=1, rounds=1, round_queries=8, max_tokens=40)
+        cross = CrossEncoder(base=tiny_model, split_layer=1, rounds=1, queries_per_round=8, max_tokens=40)
         keep_graph(folder, kg)
         for name, model in (("kge", kge), ("dual", dual), ("cross", cross.fit(kg, earlier=kge))):
             keep_tier(folder, name, model)

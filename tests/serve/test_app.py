@@ -107,7 +107,7 @@ def test_a_new_entity_is_answered_by_its_text(words):
 
 def test_seconds_are_a_budget_too(words):
     found = ask(words, entity="red", budget={"seconds": 5}).json()
-    assert found["cost"]["is_whole"]
+    assert found["cost"]["complete"]
     assert ask(words, entity="red", budget={"seconds": 1e-9}).status_code == 200  # the first tiers answer anyway
 
 

@@ -52,7 +52,7 @@ def run(tmp_path_factory, tiny_model):
     keep_graph(folder, kg)
     keep_tier(folder, "kge", ComplEx(dim=4, epochs=2).fit(kg))
     keep_tier(folder, "dual", DualEncoder(base=tiny_model, dim=8, hidden=16, epochs=30, learning_rate=0.01).fit(kg))
-    cross = CrossEncoder(base=tiny_model, rounds=1, round_queries=32, split_layer=1).fit(kg)
+    cross = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=32, split_layer=1).fit(kg)
     keep_tier(folder, "cross", cross)
     finish_run(folder, kg, "tests")
     (folder / "report").mkdir()

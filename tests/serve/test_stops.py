@@ -9,12 +9,12 @@ from cascader.tuning import Trial
 
 
 def trial(pairs, mrr):
-    return Trial(Cascade(Frequency(), name="kge"), mrr, pairs, seconds_a_query=pairs / 100)
+    return Trial(Cascade(Frequency(), name="kge"), mrr, pairs, seconds_per_query=pairs / 100)
 
 
 def test_the_frontier_leaves_out_what_costs_more_and_is_no_better():
     tried = [trial(0, 0.3), trial(0, 0.4), trial(5, 0.4), trial(10.2, 0.45), trial(10.4, 0.46), trial(50, 0.42)]
-    assert [(found.pairs_a_query, found.mrr) for found in frontier(tried)] == [(0, 0.4), (10.4, 0.46)]
+    assert [(found.pairs_per_query, found.mrr) for found in frontier(tried)] == [(0, 0.4), (10.4, 0.46)]
 
 
 @pytest.mark.parametrize(("count", "left"), [(1, 1), (6, 6), (20, 6)])

@@ -5,7 +5,7 @@ from cascader.cascade import Alpha, Cascade, Fusion, TopK, mask_known, rerank
 from cascader.cascade.alphas import ALPHAS, best_sum, ranks_below
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
-from cascader.evaluation.protocol import walk
+from cascader.evaluation.protocol import iter_blocks
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models import Frequency
 from cascader.models.embeddings import ComplEx
@@ -63,13 +63,13 @@ def test_without_a_valid_split_there_is_nothing_to_choose_on():
         tune_alpha(Frequency().fit(kg), Frequency().fit(kg), kg)
 
 
-@pytest.mark.parametrize("scale", ["raw", "logistic", "standardised"])
+@pytest.mark.parametrize("scale", ["raw", "logistic", "standardized"])
 @pytest.mark.parametrize("k", [1, 4, 60])
 def test_ranks_of_what_was_read_are_those_of_the_whole_reranking(scale, k):
     kg, fusion = random_graph(triples=900), Fusion(scale, "below")
     first, second = Frequency().fit(kg), ComplEx(dim=4, epochs=3).fit(kg)
     queries = Queries.from_triples(kg.valid)
-    for block in walk(queries, kg.known(("train", "valid"))):
+    for block in iter_blocks(queries, kg.known(("train", "valid"))):
         scores = first.score_all(block.questions)
         masked = mask_known(scores, block.questions, kg.known(("train",)))
         kept = TopK(k).keep(block.questions, masked)

@@ -9,7 +9,7 @@ from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models import Frequency
 from cascader.tuning import Budget, Plan, ReadingSpeed, load_tuned, save_tuned, tune
-from cascader.tuning.search import halves_of_valid
+from cascader.tuning.search import split_valid
 from tests.evaluation.test_evaluate import random_graph
 
 
@@ -79,7 +79,7 @@ def test_every_way_is_tried_the_first_tier_alone_first(tuned):
     kinds = {
         trial.as_dict()["later"][-1]["keep"].get("of", {"pruner": "top_k"})["pruner"] for trial in tuned.trials[2:]
     }
-    assert kinds == {"top_k", "static", "dynamic", "conformal", "thrifty"}
+    assert kinds == {"top_k", "static", "dynamic", "conformal", "budgeted"}
 
 
 def test_the_best_has_the_highest_mrr_on_valid_and_its_figure_is_true(tuned, kg):
@@ -90,7 +90,7 @@ def test_the_best_has_the_highest_mrr_on_valid_and_its_figure_is_true(tuned, kg)
 
 
 def test_the_coverage_is_the_share_of_golds_that_are_read_in_the_half_that_no_pruner_has_seen(tuned, kg):
-    _, checking = halves_of_valid(kg, seed=0)
+    _, checking = split_valid(kg, seed=0)
     queries = Queries.from_triples(checking)
     for trial in tuned.trials:
         if "reader" not in trial.tiers:
@@ -109,7 +109,7 @@ def test_no_pair_of_valid_is_read_twice_but_to_see_how_fast_it_is(cascade, kg, m
 
 
 def test_nothing_beyond_what_was_read_is_ever_kept(tuned):
-    assert max(trial.pairs_a_query for trial in tuned.trials) <= 20
+    assert max(trial.pairs_per_query for trial in tuned.trials) <= 20
 
 
 def test_a_larger_budget_never_gives_a_worse_plan(tuned):

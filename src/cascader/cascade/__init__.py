@@ -1,9 +1,9 @@
 """Tiers, one after the other: each reweights what the ones before it said."""
 
-from cascader.cascade.answers import Answer, Trace, answer, answers_of, mask_of
-from cascader.cascade.blend import Alpha, Fusion, PrunedTail, Scale, add_up, blend, mask_known, rerank
+from cascader.cascade.answers import Answer, Trace, answer, answers_of, known_mask
+from cascader.cascade.blend import Alpha, Fusion, Pruned, Scale, blend, blend_all, mask_known, rerank
 from cascader.cascade.cascade import Cascade, Tier
-from cascader.cascade.deadline import Clock
+from cascader.cascade.deadline import Deadline
 from cascader.cascade.pruners import Pruner, TopK
 from cascader.cascade.steps import Cost, Step, Tally, pairs_of
 
@@ -11,10 +11,10 @@ __all__ = [
     "Alpha",
     "Answer",
     "Cascade",
-    "Clock",
+    "Deadline",
     "Cost",
     "Fusion",
-    "PrunedTail",
+    "Pruned",
     "Pruner",
     "Scale",
     "Step",
@@ -22,12 +22,12 @@ __all__ = [
     "Tier",
     "TopK",
     "Trace",
-    "add_up",
+    "blend_all",
     "answer",
     "answers_of",
     "blend",
     "mask_known",
-    "mask_of",
+    "known_mask",
     "pairs_of",
     "rerank",
 ]

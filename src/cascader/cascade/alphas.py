@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cascader.cascade import Alpha, Fusion, Scale, add_up, blend, mask_known, rerank
+from cascader.cascade import Alpha, Fusion, Scale, blend, blend_all, mask_known, rerank
 from cascader.cascade.blend import scaled_candidates
 from cascader.cascade.pruners import Pruner
 from cascader.errors import DataError
-from cascader.evaluation.protocol import Block, known_splits, walk
+from cascader.evaluation.protocol import Block, iter_blocks, known_splits
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.scoring.scorer import Scorer
 
@@ -20,7 +20,7 @@ _SHRINKAGE = 50
 
 
 @dataclass(frozen=True)
-class BestSum:
+class TunedBlend:
     """How good two tiers are together at best."""
 
     alpha: Alpha
@@ -40,7 +40,7 @@ def tune_alpha(earlier: Scorer, later: Scorer, kg: KnowledgeGraph) -> Alpha:
     return best_sum(earlier, later, kg, Queries.from_triples(kg.valid)).alpha
 
 
-def best_sum(earlier: Scorer, later: Scorer, kg: KnowledgeGraph, queries: Queries, scale: Scale = "raw") -> BestSum:
+def best_sum(earlier: Scorer, later: Scorer, kg: KnowledgeGraph, queries: Queries, scale: Scale = "raw") -> TunedBlend:
     """The best sum of two tiers on some queries of valid."""
     return _best(_sums(earlier, later, kg, queries, scale), queries)
 
@@ -67,11 +67,11 @@ def best_reranking(
     queries: Queries,
     keep: Pruner,
     fusion: Fusion = Fusion(),  # noqa: B008 - a frozen value
-) -> BestSum:
+) -> TunedBlend:
     """The best that a later tier makes of an earlier one's candidates, on some queries of valid."""
     known = kg.known(("train",))  # valid is what is asked for
     reciprocal = np.empty((len(ALPHAS), len(queries)))
-    for block in walk(queries, kg.known(known_splits("valid")), "choosing alpha"):
+    for block in iter_blocks(queries, kg.known(known_splits("valid")), "choosing alpha"):
         scores = earlier.score_all(block.questions)
         masked = mask_known(scores, block.questions, known)
         kept = keep.keep(block.questions, masked)
@@ -137,7 +137,7 @@ def _same(alpha: float, scores: FloatArray) -> FloatArray:
 def _sums(earlier: Scorer, later: Scorer, kg: KnowledgeGraph, queries: Queries, scale: Scale) -> FloatArray:
     def added(questions: Queries) -> Callable[[FloatArray], FloatArray]:
         scores = earlier.score_all(questions), later.score_all(questions)
-        return lambda alpha: add_up(*scores, alpha, scale)
+        return lambda alpha: blend_all(*scores, alpha, scale)
 
     return _reciprocal_ranks(added, kg, queries)
 
@@ -147,7 +147,7 @@ def _reciprocal_ranks(
 ) -> FloatArray:
     """Try all alphas on each block of questions, whose scores are computed once; shape (alphas, queries)."""
     reciprocal = np.empty((len(ALPHAS), len(queries)))
-    for block in walk(queries, kg.known(known_splits("valid")), "choosing alpha"):
+    for block in iter_blocks(queries, kg.known(known_splits("valid")), "choosing alpha"):
         at = fused(block.questions)
         for i, alpha in enumerate(ALPHAS):
             scores = at(np.full(len(block.questions), alpha, dtype=np.float32))
@@ -155,9 +155,9 @@ def _reciprocal_ranks(
     return reciprocal
 
 
-def _best(reciprocal: FloatArray, queries: Queries) -> BestSum:
+def _best(reciprocal: FloatArray, queries: Queries) -> TunedBlend:
     """The alpha with the highest sum of reciprocal ranks, for each side by itself."""
     sides = ~queries.predicts_tail, queries.predicts_tail
     sums = [reciprocal[:, asked].sum(axis=1) for asked in sides]
     head, tail = (float(ALPHAS[of_alpha.argmax()]) for of_alpha in sums)
-    return BestSum(Alpha(head, tail), float(sum(of_alpha.max() for of_alpha in sums) / len(queries)))
+    return TunedBlend(Alpha(head, tail), float(sum(of_alpha.max() for of_alpha in sums) / len(queries)))

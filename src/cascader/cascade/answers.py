@@ -44,7 +44,7 @@ def answer(cascade: Cascade, queries: Queries, top: int, *, known: KnownAnswers 
     What is `known` is left out; with None, everything counts as new. An entity's rank is among what is left.
     """
     steps = list(cascade.steps(queries))
-    is_known = mask_of(queries, known, steps[-1].blended.shape)
+    is_known = known_mask(queries, known, steps[-1].blended.shape)
     return answers_of(steps, top, hidden=is_known, is_known=is_known)
 
 
@@ -87,11 +87,11 @@ def _trace(step: Step, row: int, entity: int, *, rank: int, rank_before: int) ->
     if step.scores is not None and len(places):
         score = float(step.scores[step.candidates.offsets[row] + places[0]])
         return Trace(step.tier, score, blended, rank, alpha)
-    why = f"rank {rank_before} before it, the best {len(kept)} were read" if step.is_whole else "the time was up"
+    why = f"rank {rank_before} before it, the best {len(kept)} were read" if step.complete else "the time was up"
     return Trace(step.tier, None, blended, rank, alpha, pruned=why)
 
 
-def mask_of(queries: Queries, known: KnownAnswers | None, shape: tuple[int, ...]) -> BoolArray:
+def known_mask(queries: Queries, known: KnownAnswers | None, shape: tuple[int, ...]) -> BoolArray:
     """True where an entity is a known answer; shape (queries, entities)."""
     is_known = np.zeros(shape, dtype=bool)
     if known is not None:

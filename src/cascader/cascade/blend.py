@@ -11,9 +11,9 @@ from cascader.errors import SettingsError
 from cascader.graph import Candidates, FloatArray, IntArray, KnownAnswers, Queries
 
 #: What is done to scores before they are added: nothing, the logistic function, or mean 0 and deviation 1 per query.
-Scale = Literal["raw", "logistic", "standardised"]
+Scale = Literal["raw", "logistic", "standardized"]
 #: What becomes of the pruned: they keep their score (Eq. 2 to the letter), or also stand below all that progressed.
-PrunedTail = Literal["left", "below"]
+Pruned = Literal["left", "below"]
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,15 @@ class Alpha:
 class Fusion:
     """How the scores of two tiers come together.
 
-    >>> Fusion("standardised", tail="left")  # mean 0 and deviation 1 a question; the pruned keep their scores
-    Fusion(scale='standardised', tail='left')
+    >>> Fusion("standardized", tail="left")  # mean 0 and deviation 1 a question; the pruned keep their scores
+    Fusion(scale='standardized', tail='left')
     """
 
     scale: Scale = "raw"
-    tail: PrunedTail = "below"
+    tail: Pruned = "below"
 
     def __post_init__(self) -> None:
-        for name, choices in (("scale", get_args(Scale)), ("tail", get_args(PrunedTail))):
+        for name, choices in (("scale", get_args(Scale)), ("tail", get_args(Pruned))):
             if getattr(self, name) not in choices:
                 raise SettingsError(f"{name} is {getattr(self, name)!r}, expected one of: {', '.join(choices)}.")
 
@@ -90,7 +90,7 @@ def blend(earlier: FloatArray, later: FloatArray, alpha: FloatArray) -> FloatArr
     return weights * earlier + (1 - weights) * later
 
 
-def add_up(earlier: FloatArray, later: FloatArray, alpha: FloatArray, scale: Scale = "raw") -> FloatArray:
+def blend_all(earlier: FloatArray, later: FloatArray, alpha: FloatArray, scale: Scale = "raw") -> FloatArray:
     """Eq. 1, the additive ensemble: all entities have both scores; shapes (queries, entities)."""
     return blend(_scaled_rows(earlier, scale), _scaled_rows(later, scale), alpha)
 

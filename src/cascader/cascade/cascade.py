@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cascader.cascade.blend import Alpha, Fusion, add_up, mask_known, rerank
-from cascader.cascade.deadline import Clock
+from cascader.cascade.blend import Alpha, Fusion, blend_all, mask_known, rerank
+from cascader.cascade.deadline import Deadline
 from cascader.cascade.pruners import Pruner
 from cascader.cascade.steps import Step, Tally
 from cascader.errors import DataError
@@ -53,7 +53,7 @@ class Cascade:
         tiers: tuple[Tier, ...] = (),
         *,
         known: KnownAnswers | None = None,
-        clock: Clock | None = None,
+        clock: Deadline | None = None,
         name: str = "",
     ) -> None:
         self.name = name or name_of(first)  #: of the first tier
@@ -82,7 +82,7 @@ class Cascade:
 
     def within(self, seconds: float) -> "Cascade":
         """The same cascade with a clock, started now: when the time is up, the ranking stays as it is by then."""
-        return self._changed(clock=Clock(seconds))
+        return self._changed(clock=Deadline(seconds))
 
     def _changed(self, **changes: Any) -> "Cascade":  # noqa: ANN401 - what __init__ takes
         same = {"first": self.first, "tiers": self.tiers, "known": self.known, "clock": self.clock, "name": self.name}
@@ -111,15 +111,15 @@ class Cascade:
         if tier.keep is None:
             later = tier.scorer.score_all(queries)
             _check_no_nan(tier.name, later)
-            blended = add_up(scores, later, alpha, tier.fusion.scale)
+            blended = blend_all(scores, later, alpha, tier.fusion.scale)
             return Step(tier.name, blended, later, None, alpha, later.size, time.perf_counter() - started)
         masked = mask_known(scores, queries, self.known)
         kept = tier.keep.keep(queries, masked)
         read, later = self._read(tier, queries, kept)
         _check_no_nan(tier.name, later)
         blended = rerank(scores, masked, read, later, alpha, tier.fusion)
-        seconds, is_whole = time.perf_counter() - started, len(read.ids) == len(kept.ids)
-        return Step(tier.name, blended, later, read, alpha, len(read.ids), seconds, is_whole)
+        seconds, complete = time.perf_counter() - started, len(read.ids) == len(kept.ids)
+        return Step(tier.name, blended, later, read, alpha, len(read.ids), seconds, complete)
 
     def _read(self, tier: Tier, queries: Queries, kept: Candidates) -> tuple[Candidates, FloatArray]:
         """Score what was kept, best first, for as long as there is time: what was read, and its scores."""

@@ -5,7 +5,7 @@ import time
 from cascader.errors import SettingsError
 
 
-class Clock:
+class Deadline:
     """Runs from the moment it is made."""
 
     def __init__(self, seconds: float) -> None:

@@ -18,7 +18,7 @@ class Step:
     alpha: FloatArray  # (queries,) the weight of the tiers before it
     calls: int  # scores it had to give
     seconds: float
-    is_whole: bool = True  # False: the time was up before it was done
+    complete: bool = True  # False: the time was up before it was done
 
     @classmethod
     def of_first(cls, tier: str, scores: FloatArray, seconds: float) -> "Step":
@@ -29,7 +29,7 @@ class Step:
     def skipped(cls, tier: str, scores: FloatArray, alpha: FloatArray) -> "Step":
         """A tier for which no time was left."""
         nobody = Candidates(np.zeros(len(scores) + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
-        return cls(tier, scores, None, nobody, alpha, 0, 0.0, is_whole=False)
+        return cls(tier, scores, None, nobody, alpha, 0, 0.0, complete=False)
 
 
 def pairs_of(steps: list[Step], row: int) -> int:
@@ -51,7 +51,7 @@ class Cost:
         self.queries += len(step.blended)
         self.calls += step.calls
         self.seconds += step.seconds
-        self.cut_short += 0 if step.is_whole else len(step.blended)
+        self.cut_short += 0 if step.complete else len(step.blended)
 
 
 @dataclass

@@ -74,7 +74,7 @@ def compare(
     _say_slices_beside(comparison.first, comparison.second, "side")
     say(
         f"In brackets: {CONFIDENCE:.0%} bootstrap intervals. p: how often chance alone makes a difference this large "
-        "(paired randomisation test)."
+        "(paired randomization test)."
     )
 
 

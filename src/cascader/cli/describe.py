@@ -29,9 +29,9 @@ def describe(run: Annotated[Path, typer.Argument(help="A folder that `cascader f
         rows.append(
             [
                 tier,
-                model.about()["recipe"].get("objective", model.name),
+                model.about()["settings"].get("objective", model.name),
                 f"{model.parameter_count:,}",
-                f"{_pairs_a_second(tier, model, loaded.kg):,.0f}",
+                f"{_pairs_per_second(tier, model, loaded.kg):,.0f}",
                 f"{_bytes(tier_folder(run, tier)) / 1e6:,.1f} MB",
                 f"{training['seconds'] + (training['preparing_seconds'] or 0):,.0f} s",
                 "" if training["valid_mrr"] is None else f"{training['valid_mrr']:.4f}",
@@ -42,7 +42,7 @@ def describe(run: Annotated[Path, typer.Argument(help="A folder that `cascader f
     say("A pair is a question with a candidate. The valid MRR of a later tier is that of its sum with the first.")
 
 
-def _pairs_a_second(tier: str, model: Any, kg: Any) -> float:  # noqa: ANN401 - any tier's model, any graph
+def _pairs_per_second(tier: str, model: Any, kg: Any) -> float:  # noqa: ANN401 - any tier's model, any graph
     """Measured on a few questions of train, after one to warm up."""
     from cascader.graph import Candidates, Queries
 

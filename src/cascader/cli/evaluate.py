@@ -92,7 +92,7 @@ def measured_sum(
         parts = {tier: run.tier(tier) for tier in (tier_names(tiers) if tiers else run.tiers)}
     scorer, about = _added_up(run, parts, split, top)
     name = name or _result_name(list(parts.values()))
-    return evaluate_scorer(scorer, run.kg, split, name=name, seed=run.kge.recipe.seed, about=about)
+    return evaluate_scorer(scorer, run.kg, split, name=name, seed=run.kge.settings.seed, about=about)
 
 
 def measured_cascade(
@@ -107,7 +107,7 @@ def measured_cascade(
     from cascader.evaluation import evaluate as evaluate_scorer
 
     plan, cascade = _planned(run, split, seconds, pairs, engine)
-    evaluation = evaluate_scorer(cascade, run.kg, split, name=name or "cascade", seed=run.kge.recipe.seed)
+    evaluation = evaluate_scorer(cascade, run.kg, split, name=name or "cascade", seed=run.kge.settings.seed)
     _say_costs(cascade)
     return replace(evaluation, about=_about(run, plan, cascade))
 
@@ -119,7 +119,7 @@ def _planned(
     from cascader.graph import Queries
     from cascader.tuning import Budget
 
-    questions = len(Queries.from_triples(run.kg.split(split)).questions()[0])
+    questions = len(Queries.from_triples(run.kg.split(split)).unique()[0])
     plan = run.tuned(engine).plan(Budget(seconds, pairs), questions)
     trial = plan.trial
     say(f"Plan: {' + '.join(trial.tiers)}, valid MRR {trial.mrr:.4f}.")
@@ -167,7 +167,7 @@ def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> 
             alpha = tune_alpha(scorer, part, kg)
             scorer = Cascade(scorer).then(part, alpha=alpha)
         else:
-            queries = Queries.from_triples(sampled(kg.valid, part.recipe.valid_triples, part.recipe.seed))
+            queries = Queries.from_triples(sampled(kg.valid, part.settings.valid_triples, part.settings.seed))
             alpha = Alpha(0.0, 0.0) if is_alone else best_reranking(scorer, part, kg, queries, keep).alpha
             scorer = Cascade(scorer, known=known).then(part, alpha=alpha, keep=keep)
         say(f"alpha, the weight of {before} against {tier}: {alpha.head:.2f} for heads, {alpha.tail:.2f} for tails.")
@@ -180,8 +180,10 @@ def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> 
 
 def _result_name(models: list[Any]) -> str:
     """kge-complex, dual-contrastive, kge+kge-complex-transe, kge+dual-complex-contrastive."""
-    kinds = ["kge" if hasattr(model.recipe, "loss") else model.name for model in models]
-    names = [model.name if kind == "kge" else model.recipe.objective for kind, model in zip(kinds, models, strict=True)]
+    kinds = ["kge" if hasattr(model.settings, "loss") else model.name for model in models]
+    names = [
+        model.name if kind == "kge" else model.settings.objective for kind, model in zip(kinds, models, strict=True)
+    ]
     return f"{'+'.join(kinds)}-{'-'.join(names)}"
 
 

@@ -10,7 +10,7 @@ import typer
 
 from cascader.cli.console import say, say_table
 from cascader.cli.graphs import Opened, about_a_graph
-from cascader.cli.plans import Wish, plan_for, say_plan, say_took
+from cascader.cli.plans import FitRequest, plan_for, say_plan, say_took
 from cascader.cli.tiers import check_same, kinds_of, model_of, parsed_settings
 from cascader.errors import SettingsError
 from cascader.graph import KnowledgeGraph
@@ -116,21 +116,21 @@ def _wish(
     trials: int,
     max_minutes: float,
     started: float,
-) -> Wish:
+) -> FitRequest:
     """What is asked for; what cannot work shows before anything trains."""
     from cascader.models.presets import preset as settings_of
-    from cascader.runs import seconds_of
+    from cascader.runs import parse_duration
 
     def chosen(tier: str, name: str) -> dict[str, Any]:
         return {**settings_of(kinds[tier], name, kg.name), "seed": seed, **changed[tier]}
 
     for tier, kind in kinds.items():
         model_of(kind, chosen(tier, preset or "quick"))
-    seconds = None if budget is None else seconds_of(budget)
-    return Wish(kg, kinds, chosen, preset, seconds, trials, max_minutes * 60, started)
+    seconds = None if budget is None else parse_duration(budget)
+    return FitRequest(kg, kinds, chosen, preset, seconds, trials, max_minutes * 60, started)
 
 
-def _started(wish: Wish, folder: Path) -> "FitPlan":
+def _started(wish: FitRequest, folder: Path) -> "FitPlan":
     """The graph and the plan in the run's folder, before anything long starts."""
     from cascader.models.text.texts import has_texts
     from cascader.runs import has_tier, keep_graph, save_plan
@@ -146,7 +146,7 @@ def _started(wish: Wish, folder: Path) -> "FitPlan":
     return plan
 
 
-def _train(plan: "FitPlan", tier: str, wish: Wish, folder: Path, fixed: dict[str, Any]) -> "FitPlan":
+def _train(plan: "FitPlan", tier: str, wish: FitRequest, folder: Path, fixed: dict[str, Any]) -> "FitPlan":
     """Train a tier if it is not there yet, and write down what it took."""
     from cascader.models.embeddings.search import Search
     from cascader.runs import has_tier, keep_tier, load_tier, save_plan, tier_folder
@@ -184,7 +184,7 @@ def _seconds(history: dict[str, Any]) -> float:
     return float(history["seconds"] + history["preparing_seconds"])
 
 
-def _finish(plan: "FitPlan", wish: Wish, folder: Path) -> None:
+def _finish(plan: "FitPlan", wish: FitRequest, folder: Path) -> None:
     """Tune, calibrate, and say what all of it took."""
     from cascader.runs import finish_run, save_plan
 
@@ -205,7 +205,7 @@ def _tune(folder: Path) -> None:
     run = load_run(folder)
     if len(run.tiers) > 1 and len(run.kg.valid):
         best = run.tuned().plan(Budget(), 1).trial
-        say(f"Best on valid: {' + '.join(best.tiers)}, with {best.pairs_a_query:.1f} pairs read a query.")
+        say(f"Best on valid: {' + '.join(best.tiers)}, with {best.pairs_per_query:.1f} pairs read a query.")
     calibration = run.answering().calibration
     if calibration is not None:
         say(calibration.in_words())
@@ -231,7 +231,7 @@ def _earlier(folder: Path, tier: str, kg: KnowledgeGraph) -> dict[str, Scorer]:
 def _say_settings(kg: KnowledgeGraph, tier: str, model: Any, folder: Path) -> None:  # noqa: ANN401 - any tier's model
     what = f"{tier} ({model.name})" if tier != model.name else tier
     say(f"Training {what} on {kg.name} in {folder}: {len(kg.train):,} triples, {len(kg.entities):,} entities.")
-    say_table(["setting", "value"], [[name, str(value)] for name, value in model.recipe.as_dict().items()])
+    say_table(["setting", "value"], [[name, str(value)] for name, value in model.settings.as_dict().items()])
 
 
 def _say_trained(history: dict[str, Any]) -> None:

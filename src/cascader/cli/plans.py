@@ -20,7 +20,7 @@ _COLUMNS = ("tier", "model", "preset", "parameters", "predicted, at most")
 
 
 @dataclass(frozen=True)
-class Wish:
+class FitRequest:
     """What a command asks for."""
 
     kg: KnowledgeGraph
@@ -52,13 +52,13 @@ class Wish:
         }
 
 
-def make_plan(wish: Wish, folder: Path) -> "FitPlan":
+def make_plan(wish: FitRequest, folder: Path) -> "FitPlan":
     """Measure a moment of each training, and choose what fits."""
-    from cascader.runs import PRESETS, FitPlan, Measured, PlannedTier, choose, has_tier, shares
+    from cascader.runs import PRESETS, FitPlan, MeasuredCosts, PlannedTier, choose, has_tier, shares
 
     presets = [wish.preset] if wish.preset else list(PRESETS if wish.budget else PRESETS[:1])
     trained = {tier: _trained(folder, tier, wish, presets) for tier in wish.kinds if has_tier(folder, tier)}
-    prices = Measured(wish.kg, wish.kinds, wish.settings_of, max(wish.trials, 1))
+    prices = MeasuredCosts(wish.kg, wish.kinds, wish.settings_of, max(wish.trials, 1))
     for tier, (_, model) in trained.items():
         prices.take(tier, model)
     untrained = [tier for tier in wish.kinds if tier not in trained]
@@ -79,7 +79,7 @@ def make_plan(wish: Wish, folder: Path) -> "FitPlan":
     )
 
 
-def _already(preset: str, model: Any, wish: Wish) -> "PlannedTier":  # noqa: ANN401 - any tier's model
+def _already(preset: str, model: Any, wish: FitRequest) -> "PlannedTier":  # noqa: ANN401 - any tier's model
     """A tier that needs no time, because it is trained."""
     from cascader.runs import PlannedTier
 
@@ -97,7 +97,7 @@ def _why_left_out(choice: "Choice", tiers: Sequence[str]) -> dict[str, str]:
     return {**behind, **why}
 
 
-def _trained(folder: Path, tier: str, wish: Wish, presets: Sequence[str]) -> tuple[str, Any]:
+def _trained(folder: Path, tier: str, wish: FitRequest, presets: Sequence[str]) -> tuple[str, Any]:
     """The preset that a tier was trained with, and its model; an error if that is none of those asked for."""
     from cascader.runs import load_tier
 
@@ -105,13 +105,13 @@ def _trained(folder: Path, tier: str, wish: Wish, presets: Sequence[str]) -> tup
     if wish.is_searched(tier):  # what a search has found may be any
         return presets[0], model
     for preset in presets:
-        if model_of(wish.kinds[tier], wish.settings_of(tier, preset)).recipe == model.recipe:
+        if model_of(wish.kinds[tier], wish.settings_of(tier, preset)).settings == model.settings:
             return preset, model
     check_same(folder, tier, model, model_of(wish.kinds[tier], wish.settings_of(tier, presets[0])))
-    raise AssertionError("recipes that differ have a setting that differs")
+    raise AssertionError("settings that differ have a setting that differs")
 
 
-def say_plan(plan: "FitPlan", wish: Wish, has_texts: bool) -> None:
+def say_plan(plan: "FitPlan", wish: FitRequest, has_texts: bool) -> None:
     """Print what will be trained, what it is predicted to take, and what is left out."""
     from cascader.runs import in_words
 
@@ -167,7 +167,7 @@ def say_took(plan: "FitPlan") -> None:
     )
 
 
-def plan_for(wish: Wish, folder: Path) -> "tuple[FitPlan, bool]":
+def plan_for(wish: FitRequest, folder: Path) -> "tuple[FitPlan, bool]":
     """The plan that the same command has kept in the folder, or a new one; and whether it is new."""
     from cascader.runs import load_plan
 

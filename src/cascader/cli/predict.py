@@ -14,7 +14,7 @@ from cascader.graph import Side
 
 if TYPE_CHECKING:
     from cascader.graph import Queries
-    from cascader.runs import Answering, Prediction, Rows, Run, Verdict
+    from cascader.runs import Prediction, Predictor, Rows, Run, Verdict
 
 RunArgument = Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")]
 KeepGoingOption = Annotated[
@@ -58,7 +58,7 @@ def predict(
 
     `cascader demo` makes that run.
     """
-    from cascader.runs import entity_of, load_run
+    from cascader.runs import load_run, parse_entity
     from cascader.tuning import Budget
 
     output = chosen_format(form, out)
@@ -74,7 +74,7 @@ def predict(
         queries = _questions(loaded, entity, relation, side, file, every, keep_going)
     answering = loaded.answering(Budget(seconds, pairs), len(queries))
     if new:
-        answering = loaded.answering_new(answering, entity_of(new))
+        answering = loaded.answering_new(answering, parse_entity(new))
     if seconds is not None:
         answering = answering.within(seconds)
     found = answering.predict(queries, top=top, with_known=known, min_probability=min_probability)
@@ -175,14 +175,14 @@ def _say_answers(answers: Sequence["Prediction"], why: bool) -> None:
             say(f"   {line}")
 
 
-def _say_caveats(answering: "Answering") -> None:
+def _say_caveats(answering: "Predictor") -> None:
     if answering.new:
         say("No probabilities: valid can teach them for entities that were trained, and not for new ones.")
     elif answering.calibration is None:
         say("No probabilities: the graph has no valid triples to learn them on.")
 
 
-def _say_verdicts(verdicts: Sequence["Verdict"], answering: "Answering") -> None:
+def _say_verdicts(verdicts: Sequence["Verdict"], answering: "Predictor") -> None:
     rows = [
         [
             shortened(verdict.head.name, 40),

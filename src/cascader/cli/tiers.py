@@ -73,7 +73,7 @@ def model_of(kind: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - any 
 
 def check_same(folder: Path, tier: str, found: Any, wanted: Any) -> None:  # noqa: ANN401 - any tier's models
     """A tier that is there already must be the one that is asked for."""
-    settings, asked = found.recipe.as_dict(), wanted.recipe.as_dict()
+    settings, asked = found.settings.as_dict(), wanted.settings.as_dict()
     for name in asked:
         if settings.get(name) != asked[name]:
             raise SettingsError(

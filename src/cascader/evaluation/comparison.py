@@ -16,7 +16,7 @@ class Difference:
 
     value: float
     interval: Interval
-    p_value: float  # of a paired randomisation test, two-sided
+    p_value: float  # of a paired randomization test, two-sided
 
 
 @dataclass(frozen=True, eq=False)

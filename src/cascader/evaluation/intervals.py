@@ -37,7 +37,7 @@ def mean_intervals(values: Values, seed: int) -> list[Interval]:
 
 
 def paired_p_values(differences: Values, seed: int) -> list[float]:
-    """How often chance alone makes each row's mean difference this large (two-sided randomisation test).
+    """How often chance alone makes each row's mean difference this large (two-sided randomization test).
 
     If two runs are equally good, swapping them on any triple changes nothing but a sign. The signs are drawn as
     bits and applied in one matrix product: `scipy.stats.permutation_test` takes minutes for what this does in a second.

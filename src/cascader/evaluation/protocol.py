@@ -75,7 +75,7 @@ def _rank_all(scorer: Scorer, queries: Queries, known: KnownAnswers) -> GoldRank
     """Rank block by block, then return to the order of the queries."""
     places: list[IntArray] = []
     parts: list[GoldRanks] = []
-    for block in walk(queries, known):
+    for block in iter_blocks(queries, known):
         places.append(block.places)
         parts.append(block.rank(scorer.score_all(block.questions)))
     back = np.argsort(np.concatenate(places))
@@ -107,9 +107,9 @@ class Block:
         return rank_golds(scores, self.rows, self.golds, self.known)
 
 
-def walk(queries: Queries, known: KnownAnswers, description: str = "ranking") -> Iterator[Block]:
+def iter_blocks(queries: Queries, known: KnownAnswers, description: str = "ranking") -> Iterator[Block]:
     """Go through the distinct questions of `queries`, as many at a time as memory allows."""
-    questions, question_of = queries.questions()
+    questions, question_of = queries.unique()
     order = np.argsort(question_of, kind="stable")
     size = _block_size(known.entity_count)
     with progress(description, total=len(questions), unit="questions") as advance:

@@ -142,7 +142,7 @@ class Evaluation:
             },
             "seed": self.seed,
             "data_hash": self.data_hash,
-            "seconds": round(self.seconds, 3),
+            "seconds": round(self.seconds, 6),
             "peak_memory_bytes": self.peak_memory_bytes,
             "versions": dict(self.versions),
             "machine": dict(self.machine),

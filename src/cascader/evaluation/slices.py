@@ -46,7 +46,7 @@ def relation_kinds(kg: KnowledgeGraph) -> Labels:
     >>> relation_kinds(kg).tolist()
     ['n-1']
     """
-    questions, question_of = Queries.from_triples(kg.train).questions()
+    questions, question_of = Queries.from_triples(kg.train).unique()
     answers = np.bincount(question_of, minlength=len(questions))
     tails_of_a_head, heads_of_a_tail = (
         _mean_by(questions.relations[rows], answers[rows], len(kg.relations))

@@ -82,7 +82,7 @@ class Queries:
             raise DataError("these queries have no gold answers. Build them with Queries.from_triples.")
         return self.golds
 
-    def questions(self) -> tuple["Queries", IntArray]:
+    def unique(self) -> tuple["Queries", IntArray]:
         """The distinct questions, and for each query the row of its question.
 
         (h, r, ?) stands once in the first part however many gold tails it has: a scorer need answer it only once.

@@ -37,7 +37,7 @@ class Cost:
         return self.seconds(min(self.epochs, self.valid_every))
 
 
-def seconds_a_step(steps: Iterator[object]) -> float:
+def seconds_per_step(steps: Iterator[object]) -> float:
     """The median time of a step; the first one warms up, where there are others.
 
     Not the mean: one step that another program has held up would make a whole training seem long.

@@ -14,13 +14,13 @@ def write_model(
     folder: Path,
     name: str,
     model_format: int,
-    recipe: Mapping[str, Any],
+    settings: Mapping[str, Any],
     history: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
 ) -> None:
     """Write `model.safetensors`, then `model.json`: where that one is, the model is whole."""
     write_tensors(folder / "model.safetensors", tensors)
-    saved = {"format": model_format, "model": name, "recipe": recipe, "history": history}
+    saved = {"format": model_format, "model": name, "settings": settings, "history": history}
     write_json(folder / "model.json", saved)
 
 

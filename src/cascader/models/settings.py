@@ -19,16 +19,16 @@ class Settings:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name in self.ranges:
-                self._check_number(field.name, value, is_whole=field.type is int)
+                self._check_number(field.name, value, complete=field.type is int)
             if field.name in self.choices and value not in self.choices[field.name]:
                 expected = ", ".join(map(str, self.choices[field.name]))
                 raise SettingsError(f"{field.name} is {value!r}, expected one of: {expected}.")
 
-    def _check_number(self, name: str, value: object, is_whole: bool) -> None:
+    def _check_number(self, name: str, value: object, complete: bool) -> None:
         low, high = self.ranges[name]
-        kinds = (int,) if is_whole else (int, float)
+        kinds = (int,) if complete else (int, float)
         if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-            kind = "a whole number" if is_whole else "a number"
+            kind = "a whole number" if complete else "a number"
             raise SettingsError(f"{name} is {value!r}, expected {kind} from {low:g} to {high:g}.")
 
     @classmethod

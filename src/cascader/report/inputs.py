@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from cascader.cascade import Cascade, Tier, mask_known
-from cascader.cascade.pruners import AtMost, TopK
+from cascader.cascade.pruners import Capped, TopK
 from cascader.evaluation import Evaluation
 from cascader.evaluation.protocol import known_splits
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
-from cascader.tuning import Trial, Tuned
+from cascader.tuning import Trial, TuningResult
 from cascader.tuning.calibration import Calibration
-from cascader.tuning.recorded import Remembered
-from cascader.tuning.search import halves_of_valid
+from cascader.tuning.recorded import RecordedScorer
+from cascader.tuning.search import split_valid
 
 #: So many triples of valid are replayed at the most.
 _TRIPLES = 300
@@ -27,7 +27,7 @@ _UNASKED = 20
 
 def _merit(trial: Trial) -> tuple[float, float]:
     """The most accurate first; of those that are equal but for rounding, the cheapest."""
-    return round(trial.mrr, 6), -trial.seconds_a_query
+    return round(trial.mrr, 6), -trial.seconds_per_query
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Material:
 
     kg: KnowledgeGraph
     scorers: Mapping[str, Scorer]  # by tier, the first tier first
-    tuned: Tuned | None  # None: there was no valid to tune on
+    tuned: TuningResult | None  # None: there was no valid to tune on
     evaluations: Sequence[Evaluation]
     models: Mapping[str, Mapping[str, Any]]  # what each tier has to tell of itself
     seed: int  # the one that valid was halved with when the cascade was tuned
@@ -73,7 +73,7 @@ class Material:
         """For each tier that reads pairs, of how many candidates it was asked about at the most."""
         found: dict[str, int] = {}
         for tier in (tier for trial in self.trials for tier in trial.cascade.tiers):
-            if isinstance(tier.keep, TopK | AtMost):
+            if isinstance(tier.keep, TopK | Capped):
                 found[tier.name] = max(found.get(tier.name, 0), tier.keep.k)
         unasked = [name for name, scorer in self.scorers.items() if isinstance(scorer, StoredScorer)]
         return {**dict.fromkeys(unasked, _UNASKED), **found}
@@ -83,7 +83,7 @@ class Material:
     @cached_property
     def queries(self) -> Queries:
         """Some of the half of valid that no pruner has learnt from; what reads pairs has read it already."""
-        _, checking = halves_of_valid(self.kg, self.seed)
+        _, checking = split_valid(self.kg, self.seed)
         return Queries.from_triples(checking[:_TRIPLES])
 
     @cached_property
@@ -106,7 +106,7 @@ class Material:
             return scorer
         if name in self.read_top:
             return StoredScorer(scorer, self.kg)
-        return Remembered(scorer, self.queries, self.kg)
+        return RecordedScorer(scorer, self.queries, self.kg)
 
     def replayed(self, tiers: Sequence[Tier]) -> Cascade:
         """The first tier and these later ones, on recorded scores."""

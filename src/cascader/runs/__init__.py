@@ -1,12 +1,12 @@
 """A run: a graph, the tiers fitted to it, and the answers they give."""
 
-from cascader.durations import in_words, seconds_of
-from cascader.runs.cost_estimates import Measured
-from cascader.runs.new_entities import about_new, entity_of
+from cascader.durations import in_words, parse_duration
+from cascader.runs.cost_estimates import MeasuredCosts
+from cascader.runs.new_entities import about_new, parse_entity
 from cascader.runs.plan import FitPlan, PlannedTier, load_plan, save_plan
-from cascader.runs.planner import PRESETS, Choice, Prices, choose, shares
+from cascader.runs.planner import PRESETS, Choice, CostEstimator, choose, shares
 from cascader.runs.prediction import Answered, Prediction, Verdict
-from cascader.runs.predictor import Answering
+from cascader.runs.predictor import Predictor
 from cascader.runs.questions import Rows, every_question, joined, read_questions, read_triples
 from cascader.runs.run import (
     READ_TOP,
@@ -30,14 +30,14 @@ from cascader.runs.thresholds import with_threshold
 
 __all__ = [
     "Answered",
-    "Answering",
+    "Predictor",
     "Choice",
     "FitPlan",
-    "Measured",
+    "MeasuredCosts",
     "PRESETS",
     "PlannedTier",
     "Prediction",
-    "Prices",
+    "CostEstimator",
     "READING_TIERS",
     "READ_TOP",
     "Rows",
@@ -46,7 +46,7 @@ __all__ = [
     "Verdict",
     "about_new",
     "choose",
-    "entity_of",
+    "parse_entity",
     "every_question",
     "finish_run",
     "has_tier",
@@ -64,7 +64,7 @@ __all__ = [
     "read_triples",
     "save_plan",
     "save_run",
-    "seconds_of",
+    "parse_duration",
     "shares",
     "stored_tier",
     "tier_folder",

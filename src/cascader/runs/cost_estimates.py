@@ -9,10 +9,10 @@ from cascader.cascade.pruners import TopK
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models.costs import Cost, seconds_for
 from cascader.models.embeddings import EMBEDDINGS
-from cascader.models.embeddings.timing import measure_embedding
+from cascader.models.embeddings.timing import time_embedding
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
-from cascader.tuning import best_reranking, best_sum, halves_of_valid, trial_count
+from cascader.tuning import best_reranking, best_sum, split_valid, trial_count
 from cascader.tuning.calibration import calibrate
 
 #: How often tuning adds up two tiers to find how: three scales, then each relation's own alpha and two checks.
@@ -28,7 +28,7 @@ _CALIBRATED = 2000
 _FEW = (4, 24)
 
 
-class Measured:
+class MeasuredCosts:
     """Times of trainings on a graph.
 
     `settings_of(tier, preset)` are a tier's settings, `kinds` says what each tier is, and the first tier is trained
@@ -74,7 +74,7 @@ class Measured:
         settings = dict(self._settings_of(tier, preset))
         if self._kinds[tier] in EMBEDDINGS:
             model = EMBEDDINGS[self._kinds[tier]](**settings)
-            cost = measure_embedding(model, self._kg)
+            cost = time_embedding(model, self._kg)
         else:
             model, cost = self._measure_language(tier, settings)
         self._models[tier] = model
@@ -82,10 +82,10 @@ class Measured:
         return replace(cost, preparing=cost.preparing * repeats, epochs=cost.epochs * repeats)
 
     def _measure_language(self, tier: str, settings: Mapping[str, Any]) -> tuple[Any, Cost]:
-        from cascader.models.text.timing import Bases, BlankCross, BlankDual
+        from cascader.models.text.timing import BaseModelCache, DryRunCross, DryRunDual
 
-        self._bases = self._bases or Bases()
-        model = (BlankCross if tier == "cross" else BlankDual)(**settings)
+        self._bases = self._bases or BaseModelCache()
+        model = (DryRunCross if tier == "cross" else DryRunDual)(**settings)
         before = [name for name in self._models if name not in ("cross", tier)]
         return model, model.measure(self._kg, self._sum(before), self._bases)
 
@@ -141,7 +141,7 @@ class Measured:
     @property
     def _recorded(self) -> int:
         """How many triples of valid tuning looks at."""
-        return sum(map(len, halves_of_valid(self._kg, seed=0)))
+        return sum(map(len, split_valid(self._kg, seed=0)))
 
     def _asked(self, count: int) -> Queries:
         return Queries.from_triples(self._kg.valid[:count])

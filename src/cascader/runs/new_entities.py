@@ -14,15 +14,15 @@ from cascader.graph import BoolArray, Candidates, Entity, FloatArray, KnowledgeG
 from cascader.models.embeddings.embedding import Embedding, directed
 from cascader.scoring.scorer import Scorer
 
-#: A new entity stands where its neighbours by text stand, the nearest counting most.
-_NEIGHBOURS = 10
+#: A new entity stands where its neighbors by text stand, the nearest counting most.
+_NEIGHBORS = 10
 _TEMPERATURE = 0.05
 
 
-def entity_of(text: str) -> Entity:
+def parse_entity(text: str) -> Entity:
     """A new entity from "name: description", or from a name alone.
 
-    >>> entity_of("zinc: a metal").description
+    >>> parse_entity("zinc: a metal").description
     'a metal'
     """
     name, _, description = (part.strip() for part in text.partition(":"))
@@ -34,7 +34,7 @@ def entity_of(text: str) -> Entity:
 def about_new(cascade: Cascade, tiers: Mapping[str, Any], entities: Sequence[Entity], kg: KnowledgeGraph) -> Cascade:
     """The same cascade for questions whose anchors are new entities, by their places; its answers are the graph's.
 
-    `tiers` are the models by name. Embeddings take the mean of the new entities' neighbours by text.
+    `tiers` are the models by name. Embeddings take the mean of the new entities' neighbors by text.
     """
     if "dual" not in tiers:
         raise DataError(
@@ -48,13 +48,15 @@ def about_new(cascade: Cascade, tiers: Mapping[str, Any], entities: Sequence[Ent
         if name == "dual":
             return of_text.scorer
         model = tiers[name]
-        return model.about_new(entities) if name == "cross" else Estimated.of(model, of_text.nearness, is_trained)
+        return (
+            model.about_new(entities) if name == "cross" else NeighborEmbedding.of(model, of_text.nearness, is_trained)
+        )
 
     later: list[Tier] = [replace(tier, scorer=scorer(tier.name)) for tier in cascade.tiers]
     return Cascade(scorer(cascade.name), tuple(later), known=None, name=cascade.name)
 
 
-class Estimated:
+class NeighborEmbedding:
     """An embedding, asked about entities that it has no vectors for."""
 
     def __init__(self, model: Embedding, vectors: torch.Tensor) -> None:
@@ -62,13 +64,13 @@ class Estimated:
         self._model, self._vectors = model, vectors  # (new, entity width)
 
     @classmethod
-    def of(cls, model: Embedding, nearness: FloatArray, is_trained: BoolArray) -> "Estimated":
+    def of(cls, model: Embedding, nearness: FloatArray, is_trained: BoolArray) -> "NeighborEmbedding":
         """Each vector is the mean of the nearest ones that were trained; `nearness` is (new, entities)."""
         likely = np.where(is_trained, nearness, -np.inf)
-        order = np.argsort(-likely, axis=1, kind="stable")[:, : min(_NEIGHBOURS, int(is_trained.sum()))]
-        weights = softmax(np.take_along_axis(likely, order, axis=1) / _TEMPERATURE, axis=1)  # (new, neighbours)
-        neighbours = model.entities_[torch.from_numpy(order)]  # (new, neighbours, entity width)
-        return cls(model, (torch.from_numpy(weights.astype(np.float32))[..., None] * neighbours).sum(dim=1))
+        order = np.argsort(-likely, axis=1, kind="stable")[:, : min(_NEIGHBORS, int(is_trained.sum()))]
+        weights = softmax(np.take_along_axis(likely, order, axis=1) / _TEMPERATURE, axis=1)  # (new, neighbors)
+        neighbors = model.entities_[torch.from_numpy(order)]  # (new, neighbors, entity width)
+        return cls(model, (torch.from_numpy(weights.astype(np.float32))[..., None] * neighbors).sum(dim=1))
 
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""

@@ -11,7 +11,7 @@ from cascader.models.costs import Cost
 PRESETS = ("quick", "balanced", "best")
 
 
-class Prices(Protocol):
+class CostEstimator(Protocol):
     """What trainings and the tuning after them take."""
 
     def of(self, tier: str, preset: str) -> Cost:
@@ -36,7 +36,7 @@ class Choice:
 
 
 def choose(
-    tiers: Sequence[str], presets: Sequence[str], prices: Prices, seconds: float, trained: Sequence[str] = ()
+    tiers: Sequence[str], presets: Sequence[str], prices: CostEstimator, seconds: float, trained: Sequence[str] = ()
 ) -> Choice:
     """As many tiers as get to their first look at valid in so many seconds; then, tier by tier, the better presets.
 
@@ -66,7 +66,7 @@ def _follows(better: str, present: str, presets: Sequence[str]) -> bool:
     return presets.index(better) == presets.index(present) + 1
 
 
-def _fits(tier: str, better: str, chosen: Mapping[str, str], prices: Prices, seconds: float) -> bool:
+def _fits(tier: str, better: str, chosen: Mapping[str, str], prices: CostEstimator, seconds: float) -> bool:
     """Whether all epochs of all tiers fit if one of them gets a better preset."""
     others = sum(prices.of(other, preset).most for other, preset in chosen.items() if other != tier)
     left = seconds - others

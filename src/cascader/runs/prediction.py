@@ -70,7 +70,7 @@ class Answered:
 
     predictions: list[Prediction]
     pairs: int  # that were asked for, whether they were read now or before
-    is_whole: bool  # False: the time was up before all of them were read
+    complete: bool  # False: the time was up before all of them were read
 
 
 @dataclass(frozen=True)

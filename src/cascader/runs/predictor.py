@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cascader.cascade import Answer, Cascade, answers_of, mask_of, pairs_of
+from cascader.cascade import Answer, Cascade, answers_of, known_mask, pairs_of
 from cascader.errors import DataError, SettingsError
 from cascader.graph import (
     BoolArray,
@@ -30,7 +30,7 @@ _BLOCK_QUESTIONS = 256
 
 
 @dataclass(frozen=True)
-class Answering:
+class Predictor:
     """Answers questions by what a cascade says."""
 
     kg: KnowledgeGraph
@@ -38,7 +38,7 @@ class Answering:
     calibration: Calibration | None  # None: there was no valid, so there are no probabilities
     new: tuple[Entity, ...] = ()  # where there are any, questions are about these, and the graph knows no answer
 
-    def within(self, seconds: float) -> "Answering":
+    def within(self, seconds: float) -> "Predictor":
         """The same, with a clock that starts now."""
         return replace(self, cascade=self.cascade.within(seconds))
 
@@ -81,13 +81,13 @@ class Answering:
     def _block(self, cascade: Cascade, queries: Queries, top: int, with_known: bool) -> Iterator[Answered]:
         steps = list(cascade.steps(queries))
         scores = steps[-1].blended
-        is_known = mask_of(queries, self._known, scores.shape)
+        is_known = known_mask(queries, self._known, scores.shape)
         hidden = np.zeros_like(is_known) if with_known else is_known
         probabilities = None if self.calibration is None else self.calibration.probabilities(queries, scores, is_known)
         for row, answers in enumerate(answers_of(steps, top, hidden=hidden, is_known=is_known)):
             of_row = None if probabilities is None else probabilities[row]
             predictions = [self._prediction(queries, row, answer, of_row) for answer in answers]
-            yield Answered(predictions, pairs_of(steps, row), all(step.is_whole for step in steps))
+            yield Answered(predictions, pairs_of(steps, row), all(step.complete for step in steps))
 
     def _prediction(self, queries: Queries, row: int, answer: Answer, probabilities: FloatArray | None) -> Prediction:
         return Prediction(
@@ -135,12 +135,12 @@ class Answering:
         return np.mean([self._one_sided(Queries.from_triples(triples, side), known) for side in sides], axis=0)
 
     def _one_sided(self, queries: Queries, known: KnownAnswers) -> FloatArray:
-        questions, question_of = queries.questions()
+        questions, question_of = queries.unique()
         golds, found = queries.required_golds(), np.empty(len(queries))
         cascade, start = self.cascade.knowing(known), 0
         for block in questions.blocks(self._block_size):
             scores = cascade.score_all(block)
-            is_known = mask_of(block, known, scores.shape)
+            is_known = known_mask(block, known, scores.shape)
             asking = np.flatnonzero((question_of >= start) & (question_of < start + len(block)))
             probabilities = self._required().probabilities(block, scores, is_known)
             found[asking] = probabilities[question_of[asking] - start, golds[asking]]

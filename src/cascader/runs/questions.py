@@ -85,7 +85,7 @@ def read_triples(path: Path, kg: KnowledgeGraph) -> Rows[tuple[int, int, int]]:
 
 def every_question(kg: KnowledgeGraph) -> Queries:
     """Each (entity, relation, side) that train has an answer to: other questions would make little sense."""
-    return Queries.from_triples(kg.train).questions()[0]
+    return Queries.from_triples(kg.train).unique()[0]
 
 
 def joined(queries: list[Queries]) -> Queries:

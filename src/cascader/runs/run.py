@@ -14,15 +14,15 @@ from cascader.datasets import Frame, Split, read_graph, triples_of, write_graph
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side
 from cascader.models.embeddings.embedding import Embedding, load_embedding
-from cascader.runs.new_entities import about_new, entity_of
+from cascader.runs.new_entities import about_new, parse_entity
 from cascader.runs.prediction import Prediction, Verdict
-from cascader.runs.predictor import Answering
+from cascader.runs.predictor import Predictor
 from cascader.runs.thresholds import with_threshold
 from cascader.scoring import ScoreStore, StoredScorer
 from cascader.scoring.engines import Call, Engine
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_json, sha256_of_folder, versions_of, write_json
-from cascader.tuning import Budget, Tuned, halves_of_valid, load_tuned, save_tuned, tune
+from cascader.tuning import Budget, TuningResult, load_tuned, save_tuned, split_valid, tune
 from cascader.tuning.calibration import Calibration, calibrate, hash_of_cascade, load_calibration, save_calibration
 
 FORMAT = 1
@@ -97,7 +97,7 @@ class Run:
             for name, model in self.tiers.items()
         }
 
-    def tuned(self, engine: Engine | None = None, read_top: int = READ_TOP, seed: int = 0) -> Tuned:
+    def tuned(self, engine: Engine | None = None, read_top: int = READ_TOP, seed: int = 0) -> TuningResult:
         """All cascades that were tried on valid; where the tiers are not those of the last time, they are tried now."""
         scorers = self.scorers(engine)
         identity = {name: hash_of_tier(self.folder, name) for name in self.tiers}
@@ -129,17 +129,17 @@ class Run:
         They have no probability, which valid can only teach for entities that were trained.
         """
         return next(
-            self.answering_new(self._answering, entity_of(text)).predict(self.new_query(relation, side), top=top)
+            self.answering_new(self._answering, parse_entity(text)).predict(self.new_query(relation, side), top=top)
         )
 
     def new_query(self, relation: str, side: Side = "tail") -> Queries:
         """The question about the one new entity that `answering_new` was told of."""
         return replace(self.kg.query(self.kg.entities[0].id, relation, side), anchors=np.zeros(1, dtype=np.int32))
 
-    def answering_new(self, answering: Answering, entity: Entity) -> Answering:
+    def answering_new(self, answering: Predictor, entity: Entity) -> Predictor:
         """The same for questions about a new entity."""
         cascade = about_new(answering.cascade, self.tiers, [entity], self.kg)
-        return Answering(self.kg, cascade, None, new=(entity,))
+        return Predictor(self.kg, cascade, None, new=(entity,))
 
     def classify(self, triples: Sequence[tuple[str, str, str]] | Frame) -> list[Verdict]:
         """Whether triples, by id or name, are true: `run.classify([("aspirin", "treats", "fever")])[0].is_true`.
@@ -152,30 +152,30 @@ class Run:
         return self.judging(self._answering).classify(np.array(indices, dtype=np.int32).reshape(-1, 3))
 
     @cached_property
-    def _answering(self) -> Answering:
+    def _answering(self) -> Predictor:
         return self.answering()
 
     def answering(
         self, budget: Budget | None = None, question_count: int = 1, engine: Engine | None = None
-    ) -> Answering:
+    ) -> Predictor:
         """What answers so many questions within a budget; its probabilities are calibrated now if they never were.
 
         Without valid, nothing can be chosen or calibrated: the first tier answers alone.
         """
         name, first = next(iter(self.tiers.items()))
         if len(self.kg.valid) == 0:
-            return Answering(self.kg, Cascade(first, name=name), None)
+            return Predictor(self.kg, Cascade(first, name=name), None)
         if len(self.tiers) == 1:
             cascade = Cascade(first, name=name)
         else:
             cascade = self.tuned(engine).plan(budget or Budget(), question_count).trial.cascade
         return self.calibrated(cascade)
 
-    def calibrated(self, cascade: Cascade) -> Answering:
+    def calibrated(self, cascade: Cascade) -> Predictor:
         """What answers with a cascade of this run's tiers; its probabilities are calibrated now if they never were."""
-        return Answering(self.kg, cascade, self._calibration(cascade))
+        return Predictor(self.kg, cascade, self._calibration(cascade))
 
-    def judging(self, answering: Answering) -> Answering:
+    def judging(self, answering: Predictor) -> Predictor:
         """The same, with a threshold for verdicts, which is chosen now if it never was."""
         identity = self._identity(answering.cascade)
         found = load_calibration(self.folder, identity)
@@ -192,7 +192,7 @@ class Run:
         if found is None:
             reads = any(tier.name in READING_TIERS for tier in cascade.tiers)
             # Where pairs are read, on those questions of valid that tuning has had them read for.
-            read = np.concatenate(halves_of_valid(self.kg, seed=0))
+            read = np.concatenate(split_valid(self.kg, seed=0))
             found = calibrate(cascade, self.kg, read if reads else None)
             save_calibration(found, self.folder, identity)
         return found

@@ -6,7 +6,7 @@ import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph import FloatArray, KnowledgeGraph, KnownAnswers, Queries, Triples
-from cascader.runs.predictor import Answering
+from cascader.runs.predictor import Predictor
 from cascader.tuning.calibration import Threshold
 
 _MOST_TRIPLES = 500
@@ -14,7 +14,7 @@ _MOST_TRIPLES = 500
 _MOST_TRIPLES_READ = 50
 
 
-def with_threshold(answering: Answering, *, seed: int = 0) -> Answering:
+def with_threshold(answering: Predictor, *, seed: int = 0) -> Predictor:
     """The same, with the threshold that tells triples of valid best from corrupted ones, as many of each.
 
     Half of them choose it by accuracy, the others judge it.

@@ -10,7 +10,7 @@ import numpy as np
 from cascader.cascade import Cascade
 from cascader.graph import Queries
 from cascader.progress import progress
-from cascader.runs import Answering, Run
+from cascader.runs import Predictor, Run
 from cascader.serve.counting_scorer import Counted
 from cascader.tuning import Trial
 
@@ -24,7 +24,7 @@ class Stop:
     pairs: int  # that it reads for a question, on average, rounded up
     valid_mrr: float | None  # None: there is no valid
     seconds: float  # that a question is predicted to take
-    answering: Answering
+    answering: Predictor
 
     @property
     def tiers(self) -> list[str]:
@@ -48,8 +48,8 @@ def stops_of(run: Run) -> list[Stop]:
             answering = run.calibrated(_counted(trial.cascade, counted))
             # What was predicted is for many questions at once; one alone takes what the first tiers take, at least.
             alone = stops[0].seconds if stops else _seconds_alone(answering)
-            seconds = alone + max(trial.seconds_a_query - trials[0].seconds_a_query, 0.0)
-            stops.append(Stop(ceil(trial.pairs_a_query), trial.mrr, seconds, answering))
+            seconds = alone + max(trial.seconds_per_query - trials[0].seconds_per_query, 0.0)
+            stops.append(Stop(ceil(trial.pairs_per_query), trial.mrr, seconds, answering))
             advance(1)
     return stops
 
@@ -58,10 +58,10 @@ def frontier(trials: Sequence[Trial]) -> list[Trial]:
     """The trials that none beats for as many pairs or fewer, cheapest first; of equals when rounded up, the best."""
     best: dict[int, Trial] = {}
     highest = -np.inf
-    for trial in sorted(trials, key=lambda trial: (trial.pairs_a_query, -trial.mrr)):
+    for trial in sorted(trials, key=lambda trial: (trial.pairs_per_query, -trial.mrr)):
         if trial.mrr > highest:
             highest = trial.mrr
-            best[ceil(trial.pairs_a_query)] = trial
+            best[ceil(trial.pairs_per_query)] = trial
     return list(best.values())
 
 
@@ -87,7 +87,7 @@ def _counted(cascade: Cascade, counted: dict[int, Counted]) -> Cascade:
     return Cascade(cascade.first, tiers, known=cascade.known, name=cascade.name)
 
 
-def _seconds_alone(answering: Answering) -> float:
+def _seconds_alone(answering: Predictor) -> float:
     """How long one question takes; the first of two also warms up."""
     query = Queries(np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32), np.ones(1, dtype=bool))
     for _ in range(2):

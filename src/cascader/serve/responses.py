@@ -57,7 +57,7 @@ class Composer:
                 pairs_from_store=found.pairs - pairs_read,
                 seconds=seconds,
                 tiers=stop.tiers,
-                is_whole=found.is_whole,
+                complete=found.complete,
                 valid_mrr=None if asked.new else stop.valid_mrr,  # valid asks of no new entity
             ),
         )

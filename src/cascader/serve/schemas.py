@@ -207,13 +207,13 @@ class ReadBody(BaseModel):
 
 
 class CostBody(BaseModel):
-    """What an answer has cost; `is_whole` is false if the time was up before all was read."""
+    """What an answer has cost; `complete` is false if the time was up before all was read."""
 
     pairs_read: int
     pairs_from_store: int
     seconds: float
     tiers: list[str]
-    is_whole: bool
+    complete: bool
     valid_mrr: float | None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from cascader.errors import CascaderError, DataError, UnknownNameError
 from cascader.graph import Entity, Queries
 from cascader.progress import no_progress
-from cascader.runs import Answered, Answering, Run, Verdict
+from cascader.runs import Answered, Predictor, Run, Verdict
 from cascader.serve.batcher import Batcher
 from cascader.serve.budget_levels import Stop, stops_of, within_pairs, within_seconds
 from cascader.serve.counting_scorer import Counted
@@ -141,7 +141,7 @@ class Desk:
                 raise UnknownNameError(f"triple {number}: {error}", error.candidates) from None
         return rows
 
-    # Answering, in the one thread.
+    # Predictor, in the one thread.
 
     def _most(self, kind: Kind) -> int:
         """Only so many that others need not wait long."""
@@ -161,7 +161,7 @@ class Desk:
     def _answers(self, kind: Kind, asked: list[Resolved]) -> list[Answers]:
         stop = self.stops[kind.stop]
         answering = self._answering(stop, asked[0])
-        questions, question_of = _queries(asked).questions()
+        questions, question_of = _queries(asked).unique()
         for counted in self._counted:
             counted.new_pairs.clear()
         top = max(question.top for question in asked)
@@ -175,7 +175,7 @@ class Desk:
             for question, place in zip(asked, question_of.tolist(), strict=True)
         ]
 
-    def _answering(self, stop: Stop, question: Resolved) -> Answering:
+    def _answering(self, stop: Stop, question: Resolved) -> Predictor:
         answering = stop.answering
         if question.new is not None:
             answering = self.run.answering_new(answering, question.new)
@@ -183,7 +183,7 @@ class Desk:
             answering = answering.within(max(question.seconds - (time.monotonic() - question.started), 0.001))
         return answering
 
-    def _pairs_read(self, questions: Queries, found: Sequence[Answered], answering: Answering) -> list[int]:
+    def _pairs_read(self, questions: Queries, found: Sequence[Answered], answering: Predictor) -> list[int]:
         """How many pairs of each question were in no store; of a new entity, none is."""
         if answering.new:
             return [answered.pairs for answered in found]

@@ -3,19 +3,19 @@
 from cascader.cascade.alphas import best_reranking, best_sum, tune_alpha
 from cascader.tuning.budget import Budget, ReadingSpeed
 from cascader.tuning.persistence import load_tuned, save_tuned
-from cascader.tuning.result import Plan, Trial, Tuned, described
-from cascader.tuning.search import halves_of_valid, trial_count, tune
+from cascader.tuning.result import Plan, Trial, TuningResult, described
+from cascader.tuning.search import split_valid, trial_count, tune
 
 __all__ = [
     "Budget",
     "Plan",
     "ReadingSpeed",
     "Trial",
-    "Tuned",
+    "TuningResult",
     "best_reranking",
     "best_sum",
     "described",
-    "halves_of_valid",
+    "split_valid",
     "load_tuned",
     "save_tuned",
     "trial_count",

@@ -39,12 +39,12 @@ class Budget:
 class ReadingSpeed:
     """How long pairs take to read: so much for each, and so much for each of its tokens."""
 
-    seconds_a_pair: float
-    seconds_a_token: float
+    seconds_per_pair: float
+    seconds_per_token: float
 
     def seconds(self, pairs: float, tokens: float) -> float:
         """The time for so many pairs with so many tokens in all."""
-        return pairs * self.seconds_a_pair + tokens * self.seconds_a_token
+        return pairs * self.seconds_per_pair + tokens * self.seconds_per_token
 
     @classmethod
     def measure(cls, scorer: Scorer, queries: Queries, candidates: Candidates) -> "ReadingSpeed":
@@ -54,7 +54,7 @@ class ReadingSpeed:
         ends = order[:count], order[-count:]
         # Counted again: of a text that several pairs share, the first of those that are read now pays for it.
         (short, short_time), (long, long_time) = (
-            (read_tokens(scorer, queries, some).mean(), _seconds_a_pair(scorer, queries, some))
+            (read_tokens(scorer, queries, some).mean(), _seconds_per_pair(scorer, queries, some))
             for some in (_only(candidates, places) for places in ends)
         )
         if long - short < 1 or long_time <= short_time:  # all alike: the length explains nothing
@@ -70,7 +70,7 @@ def _only(candidates: Candidates, places: IntArray) -> Candidates:
     return candidates.where(wanted)
 
 
-def _seconds_a_pair(scorer: Scorer, queries: Queries, candidates: Candidates) -> float:
+def _seconds_per_pair(scorer: Scorer, queries: Queries, candidates: Candidates) -> float:
     times = []
     for _ in range(2):  # the first also warms up
         started = time.perf_counter()

@@ -10,12 +10,12 @@ from cascader.errors import DataError
 from cascader.graph import KnownAnswers
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_arrays, read_json, write_arrays, write_json
-from cascader.tuning.result import Trial, Tuned
+from cascader.tuning.result import Trial, TuningResult
 
 FORMAT = 2
 
 
-def save_tuned(tuned: Tuned, folder: Path, identity: Mapping[str, str]) -> None:
+def save_tuned(tuned: TuningResult, folder: Path, identity: Mapping[str, str]) -> None:
     """Write `tuning.safetensors`, then `tuning.json`: who finds the second finds both.
 
     `identity` says of which models this holds: a hash for each tier.
@@ -36,7 +36,7 @@ def save_tuned(tuned: Tuned, folder: Path, identity: Mapping[str, str]) -> None:
 
 def load_tuned(
     folder: Path, identity: Mapping[str, str], scorers: Mapping[str, Scorer], known: KnownAnswers | None
-) -> Tuned | None:
+) -> TuningResult | None:
     """Read back what `save_tuned` has written; None if there is nothing, or nothing of these models.
 
     `scorers` are the tiers by name, the first tier first.
@@ -53,15 +53,15 @@ def load_tuned(
         return None
     tensors = read_arrays(folder / "tuning.safetensors")
     name, first = next(iter(scorers.items()))
-    return Tuned(
+    return TuningResult(
         tuple(
             Trial(
                 Cascade(
                     first, tuple(_tier(later, scorers, tensors, i) for later in trial["later"]), known=known, name=name
                 ),
                 trial["valid_mrr"],
-                trial["pairs_a_query"],
-                trial["seconds_a_query"],
+                trial["pairs_per_query"],
+                trial["seconds_per_query"],
                 trial["coverage"],
             )
             for i, trial in enumerate(saved["trials"])

@@ -11,18 +11,18 @@ from cascader.scoring.scorer import Scorer
 _QUESTIONS_AT_ONCE = 256
 
 
-class Remembered:
+class RecordedScorer:
     """The rows of a scorer for some questions; it knows no others."""
 
     def __init__(self, scorer: Scorer, queries: Queries, kg: KnowledgeGraph) -> None:
         self._sizes = len(kg.entities), len(kg.relations)
-        questions = queries.questions()[0]
+        questions = queries.unique()[0]
         keys = questions.keys(*self._sizes)
         order = np.argsort(keys)
         self._keys = keys[order]
         started = time.perf_counter()
         blocks = [scorer.score_all(block) for block in questions[order].blocks(_QUESTIONS_AT_ONCE)]
-        self.seconds_a_question = (time.perf_counter() - started) / max(len(questions), 1)
+        self.seconds_per_question = (time.perf_counter() - started) / max(len(questions), 1)
         self._rows = np.concatenate(blocks)  # (questions, entities)
 
     def score_all(self, queries: Queries) -> FloatArray:

@@ -13,8 +13,8 @@ class Trial:
 
     cascade: Cascade
     mrr: float  # on valid
-    pairs_a_query: float  # that are read together
-    seconds_a_query: float  # as predicted for this machine
+    pairs_per_query: float  # that are read together
+    seconds_per_query: float  # as predicted for this machine
     coverage: float | None = None  # the share of golds kept on the half of valid that no pruner has learnt from
 
     @property
@@ -28,8 +28,8 @@ class Trial:
             "tiers": list(self.tiers),
             "later": [described(tier) for tier in self.cascade.tiers],
             "valid_mrr": round(self.mrr, 6),
-            "pairs_a_query": round(self.pairs_a_query, 3),
-            "seconds_a_query": self.seconds_a_query,
+            "pairs_per_query": round(self.pairs_per_query, 3),
+            "seconds_per_query": self.seconds_per_query,
             "coverage": self.coverage,
         }
 
@@ -55,16 +55,16 @@ class Plan:
     @property
     def seconds(self) -> float:
         """The predicted time for all queries."""
-        return self.trial.seconds_a_query * self.query_count
+        return self.trial.seconds_per_query * self.query_count
 
     @property
     def pairs(self) -> float:
         """The predicted number of pairs that are read together."""
-        return self.trial.pairs_a_query * self.query_count
+        return self.trial.pairs_per_query * self.query_count
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """All that was tried; the first trial is the first tier alone."""
 
     trials: tuple[Trial, ...]

@@ -7,18 +7,18 @@ from typing import get_args
 
 import numpy as np
 
-from cascader.cascade import Cascade, Fusion, PrunedTail, Scale, Tier, mask_known
+from cascader.cascade import Cascade, Fusion, Pruned, Scale, Tier, mask_known
 from cascader.cascade.alphas import best_reranking, best_sum, relation_alphas
 from cascader.cascade.pruners import (
-    AtMost,
+    BudgetedTopK,
+    Capped,
     ConformalTopK,
     DynamicTopK,
     Pruner,
-    Seen,
+    ScoredQueries,
     StaticTopK,
-    ThriftyTopK,
     TopK,
-    seen_by,
+    score_in_blocks,
 )
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
@@ -27,18 +27,18 @@ from cascader.progress import progress
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
 from cascader.tuning.budget import ReadingSpeed, read_tokens
-from cascader.tuning.recorded import Remembered
-from cascader.tuning.result import Trial, Tuned
+from cascader.tuning.recorded import RecordedScorer
+from cascader.tuning.result import Trial, TuningResult
 
 #: As in the paper.
 QUANTILES = (0.5, 0.75, 0.9, 0.95)
 WIDTHS = (5, 10, 20, 50, 100)
-_FUSIONS = [Fusion(scale, tail) for scale in get_args(Scale) for tail in get_args(PrunedTail)]
+_FUSIONS = [Fusion(scale, tail) for scale in get_args(Scale) for tail in get_args(Pruned)]
 #: What the recorded rows of a tier may take: on large graphs, a sample of valid is enough.
 _RECORD_BYTES = 256 << 20
 
 
-def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = 100, seed: int = 0) -> Tuned:
+def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = 100, seed: int = 0) -> TuningResult:
     """Try subsets of the later tiers, pruners, weights and ways to fuse; those that `cascade` has do not matter.
 
     Tiers that score everyone are added up. A tier that has a pruner, any, reads pairs: it is asked once about the
@@ -58,7 +58,7 @@ def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = 100, seed: int
         raise DataError(f"{kg.name} has no valid triples to tune on. Give alpha and k yourself, or hold some back.")
     if read_top < 1:
         raise SettingsError(f"read_top is {read_top}, expected at least 1 candidate.")
-    return Tuned(tuple(_Search(cascade, kg, seed).trials(read_top)))
+    return TuningResult(tuple(_Search(cascade, kg, seed).trials(read_top)))
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ class _Search:
         self._kg = kg
         self._known = kg.known(("train",))  # valid is what is asked for
         self._filter = kg.known(known_splits("valid"))
-        learning, checking = halves_of_valid(kg, seed)
+        learning, checking = split_valid(kg, seed)
         self._learning, self._checking = Queries.from_triples(learning), Queries.from_triples(checking)
         self._both = Queries.from_triples(np.unique(np.concatenate([learning, checking]), axis=0))
         self._first = cascade.name
         self._dense = [tier for tier in cascade.tiers if tier.keep is None]
         self._reading = [tier for tier in cascade.tiers if tier.keep is not None]
         self._scorers = {self._first: cascade.first, **{tier.name: tier.scorer for tier in self._dense}}
-        self._recorded = {name: Remembered(scorer, self._both, kg) for name, scorer in self._scorers.items()}
+        self._recorded = {name: RecordedScorer(scorer, self._both, kg) for name, scorer in self._scorers.items()}
 
     def trials(self, read_top: int) -> Iterator[Trial]:
         """Sums of the tiers that score everyone; then, on the first tier and on the best sum, those that read."""
@@ -105,7 +105,7 @@ class _Search:
         for tier in chosen:
             cascade = self._added(cascade, tier.name)
         names = [self._first, *(tier.name for tier in chosen)]
-        seconds = sum(self._recorded[name].seconds_a_question for name in names)
+        seconds = sum(self._recorded[name].seconds_per_question for name in names)
         return Trial(self._with(self._scorers, cascade.tiers), self._mrr(cascade), 0.0, seconds)
 
     def _added(self, cascade: Cascade, name: str) -> Cascade:
@@ -125,7 +125,7 @@ class _Search:
     def _reader(self, tier: Tier, bases: Sequence[Trial], read_top: int) -> _Reader:
         """Ask a tier about all that any trial may want, and see how fast it is."""
         stored = tier.scorer if isinstance(tier.scorer, StoredScorer) else StoredScorer(tier.scorer, self._kg)
-        questions = self._both.questions()[0]
+        questions = self._both.unique()[0]
         for base in bases:
             kept = self._kept(base, TopK(read_top), questions)
             stored.score(questions, kept)
@@ -149,11 +149,11 @@ class _Search:
                 advance(1)
 
     def _costed(self, base: Trial, reader: _Reader, tier: Tier, mrr: float) -> Trial:
-        questions = self._both.questions()[0]
+        questions = self._both.unique()[0]
         assert tier.keep is not None  # noqa: S101 - it reads pairs
         kept = self._kept(base, tier.keep, questions)
         tokens = float(read_tokens(reader.stored.scorer, questions, kept).sum())
-        seconds = base.seconds_a_query + reader.speed.seconds(len(kept.ids), tokens) / len(questions)
+        seconds = base.seconds_per_query + reader.speed.seconds(len(kept.ids), tokens) / len(questions)
         cascade = self._with(self._scorers, (*base.cascade.tiers, tier))
         return Trial(cascade, mrr, len(kept.ids) / len(questions), seconds, self._coverage(base, tier.keep))
 
@@ -168,17 +168,17 @@ class _Search:
         Never more than was recorded: what is beyond has not been tried.
         """
 
-        def seen() -> Iterator[Seen]:
-            return seen_by(earlier, self._learning, self._known)
+        def seen() -> Iterator[ScoredQueries]:
+            return score_in_blocks(earlier, self._learning, self._known)
 
         static, dynamic = StaticTopK(0.5).fit(seen()), DynamicTopK(0.5).fit(seen())
         pruners: list[Pruner] = [*(TopK(k) for k in WIDTHS if k < read_top), TopK(read_top)]
-        thrifty = ThriftyTopK(1).fit(seen())
-        pruners += [AtMost(read_top, thrifty.with_mean(k)) for k in WIDTHS if k < read_top]
+        thrifty = BudgetedTopK(1).fit(seen())
+        pruners += [Capped(read_top, thrifty.with_mean(k)) for k in WIDTHS if k < read_top]
         for quantile in QUANTILES:
             conformal = ConformalTopK(quantile).fit(seen())
             learnt = static.with_quantile(quantile), dynamic.with_quantile(quantile), conformal
-            pruners += [AtMost(read_top, pruner) for pruner in learnt]
+            pruners += [Capped(read_top, pruner) for pruner in learnt]
         return pruners
 
     # Replaying.
@@ -203,7 +203,7 @@ def trial_count(read_top: int) -> int:
     return len(_FUSIONS) + 2 * narrower + 1 + 3 * len(QUANTILES)
 
 
-def halves_of_valid(kg: KnowledgeGraph, seed: int) -> tuple[Triples, Triples]:
+def split_valid(kg: KnowledgeGraph, seed: int) -> tuple[Triples, Triples]:
     """Two random halves of valid, or of as much of it as may be recorded; of a single triple, twice the same."""
     at_most = max(2, _RECORD_BYTES // (2 * 4 * len(kg.entities)))
     shuffled = np.random.default_rng(seed).permutation(kg.valid)[:at_most]

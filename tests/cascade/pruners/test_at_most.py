@@ -1,6 +1,6 @@
 import pytest
 
-from cascader.cascade.pruners import AtMost, StaticTopK, TopK
+from cascader.cascade.pruners import Capped, StaticTopK, TopK
 from cascader.errors import SettingsError
 from tests.contracts import PrunerContract
 from tests.contracts.pruner import a_block
@@ -8,15 +8,15 @@ from tests.contracts.pruner import a_block
 
 class TestAtMost(PrunerContract):
     def make(self, seen):
-        return AtMost(3, StaticTopK(0.9).fit(seen))
+        return Capped(3, StaticTopK(0.9).fit(seen))
 
 
 def test_what_is_fewer_stays_fewer():
     block = a_block()
-    assert AtMost(9, TopK(4)).keep(block.queries, block.scores).counts.max() == 4
-    assert AtMost(2, TopK(4)).keep(block.queries, block.scores).counts.max() == 2
+    assert Capped(9, TopK(4)).keep(block.queries, block.scores).counts.max() == 4
+    assert Capped(2, TopK(4)).keep(block.queries, block.scores).counts.max() == 2
 
 
 def test_a_limit_of_none_is_an_error():
     with pytest.raises(SettingsError, match="k is 0, expected at least 1 candidate"):
-        AtMost(0, TopK(4))
+        Capped(0, TopK(4))

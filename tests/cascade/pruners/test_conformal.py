@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cascader.cascade.pruners import ConformalTopK, Seen, seen_by
+from cascader.cascade.pruners import ConformalTopK, ScoredQueries, score_in_blocks
 from cascader.errors import SettingsError
 from cascader.graph import Queries
 from cascader.models import Frequency
@@ -22,7 +22,7 @@ class TestConformalTopKOfTooFew(LearningPrunerContract):
 
 
 def part(seen, rows):
-    return Seen(seen.queries[rows], seen.scores[rows])
+    return ScoredQueries(seen.queries[rows], seen.scores[rows])
 
 
 @pytest.mark.parametrize("share", [0.7, 0.9])
@@ -43,7 +43,7 @@ def test_the_coverage_holds_where_every_score_ties():
     rng = np.random.default_rng(0)
     anchors, golds, is_tail = rng.integers(10**6, size=400), rng.integers(30, size=400), rng.random(400) < 0.5
     queries = Queries(anchors, np.zeros(400, int), is_tail, golds=golds)
-    tied = Seen(queries, np.zeros((400, 30), dtype=np.float32))
+    tied = ScoredQueries(queries, np.zeros((400, 30), dtype=np.float32))
     pruner = ConformalTopK(0.8).fit([part(tied, slice(0, 200))])
     assert coverage(pruner, part(tied, slice(200, 400))) == 1.0
 
@@ -53,7 +53,7 @@ def test_the_coverage_holds_on_each_side():
     easy, hard = world(600, easy_share=1.0), world(600, seed=1, easy_share=0.2)
     both = np.r_[easy.scores, hard.scores], np.r_[easy.queries.golds, hard.queries.golds]
     anchors, is_tail = np.arange(1200), np.arange(1200) < 600
-    seen = Seen(Queries(anchors, np.zeros(1200, int), is_tail, golds=both[1]), both[0])
+    seen = ScoredQueries(Queries(anchors, np.zeros(1200, int), is_tail, golds=both[1]), both[0])
     learnt, rest = np.arange(1200) % 2 == 0, np.arange(1200) % 2 == 1
     pruner = ConformalTopK(0.8).fit([part(seen, learnt)])
     for side in (is_tail, ~is_tail):
@@ -62,30 +62,30 @@ def test_the_coverage_holds_on_each_side():
 
 def test_too_few_queries_keep_everything_and_say_so():
     kg = random_graph()
-    seen = list(seen_by(Frequency().fit(kg), Queries.from_triples(kg.valid[:3]), kg.known(("train",))))
+    seen = list(score_in_blocks(Frequency().fit(kg), Queries.from_triples(kg.valid[:3]), kg.known(("train",))))
     pruner = ConformalTopK(0.9).fit(seen)
-    assert pruner.keeps_all == ("head", "tail")
+    assert pruner.uncovered_sides == ("head", "tail")
     for block in seen:
         alive = (block.scores > -np.inf).sum(axis=1)
         np.testing.assert_array_equal(pruner.keep(block.queries, block.scores).counts, alive)
 
 
 def test_enough_queries_keep_less_than_everything():
-    assert ConformalTopK(0.7).fit([a_block(count=200)]).keeps_all == ()
+    assert ConformalTopK(0.7).fit([a_block(count=200)]).uncovered_sides == ()
 
 
 def test_golds_that_are_masked_count_as_lost():
     block = a_block(count=200)
     scores = block.scores.copy()
     scores[np.arange(100), block.queries.golds[:100]] = -np.inf  # half of them: no factor can save 0.9
-    assert ConformalTopK(0.9).fit([Seen(block.queries, scores)]).keeps_all == ("head", "tail")
+    assert ConformalTopK(0.9).fit([ScoredQueries(block.queries, scores)]).uncovered_sides == ("head", "tail")
 
 
 def test_both_sides_of_a_triple_are_learnt_from_together():
     from cascader.cascade.pruners.examples import Examples
 
     kg = random_graph()
-    blocks = seen_by(Frequency().fit(kg), Queries.from_triples(kg.valid), kg.known(("train",)))
+    blocks = score_in_blocks(Frequency().fit(kg), Queries.from_triples(kg.valid), kg.known(("train",)))
     first, second = Examples.collect(blocks, "compact").split(0.5, seed=0)
     of_first, of_second = ({tuple(triple) for triple in half.triples.tolist()} for half in (first, second))
     assert not of_first & of_second

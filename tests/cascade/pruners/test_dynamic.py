@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cascader.cascade.pruners import DynamicTopK, Seen, StaticTopK
+from cascader.cascade.pruners import DynamicTopK, ScoredQueries, StaticTopK
 from cascader.errors import DataError, SettingsError
 from tests.cascade.pruners.worlds import coverage, world
 from tests.contracts import LearningPrunerContract
@@ -85,7 +85,7 @@ def test_blocks_of_different_graphs_cannot_be_learnt_from_together():
 
 def test_what_was_learnt_does_not_depend_on_the_scale_of_the_scores_but_for_their_entropy():
     block = a_block(seed=1)
-    shifted = Seen(block.queries, block.scores + np.float32(2))  # a shift changes no entropy either
+    shifted = ScoredQueries(block.queries, block.scores + np.float32(2))  # a shift changes no entropy either
     pruner = DynamicTopK(0.9, epochs=2).fit([a_block()])
     counts = [pruner.keep(seen.queries, seen.scores).counts for seen in (block, shifted)]
     np.testing.assert_array_equal(*counts)

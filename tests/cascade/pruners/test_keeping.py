@@ -20,7 +20,7 @@ def test_tensors_survive_a_file(pruner, tmp_path):
 
 def test_an_unknown_pruner_is_an_error():
     with pytest.raises(
-        DataError, match="no pruner 'best', expected one of: at_most, top_k, static, dynamic, conformal, thrifty"
+        DataError, match="no pruner 'best', expected one of: capped, top_k, static, dynamic, conformal, budgeted"
     ):
         load_pruner({"pruner": "best"}, {})
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cascader.cascade.pruners import Seen, seen_by
+from cascader.cascade.pruners import ScoredQueries, score_in_blocks
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph, Queries
@@ -12,7 +12,7 @@ from tests.evaluation.test_evaluate import Oracle, random_graph
 def test_ranks_are_those_of_the_evaluation_when_the_same_is_known():
     kg = random_graph()
     scorer = Oracle(kg, noise=3.0)
-    blocks = list(seen_by(scorer, Queries.from_triples(kg.valid), kg.known(("train", "valid"))))
+    blocks = list(score_in_blocks(scorer, Queries.from_triples(kg.valid), kg.known(("train", "valid"))))
     mean_rank = np.concatenate([block.ranks for block in blocks]).mean()
     assert mean_rank == pytest.approx(evaluate(scorer, kg, "valid").metrics["mean_rank"])
 
@@ -20,7 +20,7 @@ def test_ranks_are_those_of_the_evaluation_when_the_same_is_known():
 def test_known_facts_are_masked_but_the_gold_never_is(toy):
     known = toy.known(("train", "valid"))
     queries = Queries.from_triples(toy.valid)
-    for block in seen_by(Frequency().fit(toy), queries, known):
+    for block in score_in_blocks(Frequency().fit(toy), queries, known):
         answers = known.of(block.queries)
         is_gold = answers.ids == block.queries.golds[answers.rows]
         scores = block.scores[answers.rows, answers.ids]
@@ -30,13 +30,13 @@ def test_known_facts_are_masked_but_the_gold_never_is(toy):
 
 def test_a_question_with_many_golds_never_makes_a_block_larger_than_its_questions():
     kg = KnowledgeGraph.from_triples([("a", "r", "b")], valid=[("a", "r", f"e{i}") for i in range(50)])
-    blocks = list(seen_by(Frequency().fit(kg), Queries.from_triples(kg.valid, "tail"), kg.known(("train",))))
+    blocks = list(score_in_blocks(Frequency().fit(kg), Queries.from_triples(kg.valid, "tail"), kg.known(("train",))))
     assert [len(block.queries) for block in blocks] == [1] * 50
 
 
 def test_a_gold_that_is_masked_is_never_reached():
     queries = Queries(np.array([0]), np.array([0]), np.array([True]), golds=np.array([1]))
-    seen = Seen(queries, np.array([[1.0, -np.inf]]))
+    seen = ScoredQueries(queries, np.array([[1.0, -np.inf]]))
     assert seen.worst_ranks.tolist() == [np.inf]
     assert seen.ranks.tolist() == [2.0]
 
@@ -44,10 +44,10 @@ def test_a_gold_that_is_masked_is_never_reached():
 def test_scores_need_a_row_for_each_query():
     queries = Queries(np.array([0]), np.array([0]), np.array([True]), golds=np.array([1]))
     with pytest.raises(DataError, match=r"scores of shape \(2, 3\) for 1 queries, expected a row for each query"):
-        Seen(queries, np.ones((2, 3)))
+        ScoredQueries(queries, np.ones((2, 3)))
 
 
 def test_without_golds_there_is_nothing_to_learn():
-    seen = Seen(Queries(np.array([0]), np.array([0]), np.array([True])), np.ones((1, 3)))
+    seen = ScoredQueries(Queries(np.array([0]), np.array([0]), np.array([True])), np.ones((1, 3)))
     with pytest.raises(DataError, match="these queries have no gold answers"):
         _ = seen.ranks

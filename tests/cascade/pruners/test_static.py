@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cascader.cascade.pruners import Seen, StaticTopK, TopK
+from cascader.cascade.pruners import ScoredQueries, StaticTopK, TopK
 from cascader.errors import SettingsError
 from cascader.graph import Queries
 from tests.cascade.pruners.worlds import coverage, world
@@ -23,7 +23,7 @@ def golds_at(ranks, predicts_tail):
     count = len(ranks)
     scores = np.tile(-np.arange(100.0, dtype=np.float32), (count, 1))
     queries = Queries(np.arange(count), np.zeros(count, int), np.array(predicts_tail), golds=np.array(ranks) - 1)
-    return Seen(queries, scores)
+    return ScoredQueries(queries, scores)
 
 
 def test_k_is_the_quantile_of_the_ranks_of_each_side():
@@ -42,7 +42,7 @@ def test_a_side_that_was_never_asked_for_takes_the_other_ones_k():
 
 def test_a_rank_between_two_places_is_rounded_up():
     queries = Queries(np.array([0]), np.array([0]), np.array([True]), golds=np.array([0]))
-    seen = Seen(queries, np.array([[1.0, 1.0, 0.0]]))
+    seen = ScoredQueries(queries, np.array([[1.0, 1.0, 0.0]]))
     assert seen.ranks.tolist() == [1.5]
     assert StaticTopK(0.5).fit([seen]).k("tail") == 2
 

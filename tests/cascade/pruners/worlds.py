@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cascader.cascade.pruners import Seen
+from cascader.cascade.pruners import ScoredQueries
 from cascader.graph import Queries
 
 
@@ -13,7 +13,7 @@ def world(count, entities=200, seed=0, easy_share=0.7):
     scores = rng.normal(size=(count, entities)).astype(np.float32)
     scores[np.arange(count), golds] += np.where(rng.random(count) < easy_share, 9, 0).astype(np.float32)
     anchors, relations = rng.integers(10**6, size=count), rng.integers(4, size=count)
-    return Seen(Queries(anchors, relations, rng.random(count) < 0.5, golds=golds), scores)
+    return ScoredQueries(Queries(anchors, relations, rng.random(count) < 0.5, golds=golds), scores)
 
 
 def coverage(pruner, seen):

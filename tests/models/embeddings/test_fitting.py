@@ -19,7 +19,7 @@ from cascader.models.embeddings.training import Training
 
 
 def line(size=20):
-    """A graph with a pattern that every formula can hold: neighbours on a line."""
+    """A graph with a pattern that every formula can hold: neighbors on a line."""
     steps = {"next": 1, "second": 2, "third": 3}
     rows = [(f"n{i}", name, f"n{i + step}") for name, step in steps.items() for i in range(size - step)]
     train = [row for i, row in enumerate(rows) if i % 9]
@@ -33,7 +33,7 @@ def line(size=20):
         ("complex", {"loss": "k-vs-all", "label_smoothing": 0.1}),
         ("complex", {"loss": "1-vs-all", "relation_weight": 0.5, "dropout": 0.1}),
         ("complex", {"loss": "1-vs-sample", "negatives": 5}),
-        ("rescal", {"regulariser": "lp", "regulariser_weight": 1e-4}),
+        ("rescal", {"regularizer": "lp", "regularizer_weight": 1e-4}),
         ("transe", {}),
         ("transe", {"norm": 1}),
         ("rotate", {}),
@@ -55,7 +55,7 @@ def test_every_model_and_loss_learns_train_by_heart(model, settings):
 def test_rows_of_one_answer_give_the_loss_of_shared_rows():
     settings = {"dim": 4, "epochs": 1, "batch_size": 1000, "relation_weight": 0.5}
     shared = ComplEx(**settings).fit(line())
-    apart = ComplEx(answers_a_row=1, **settings).fit(line())
+    apart = ComplEx(answers_per_row=1, **settings).fit(line())
     torch.testing.assert_close(apart.entities_, shared.entities_)
 
 
@@ -63,7 +63,7 @@ def test_rows_of_one_answer_are_more_steps():
     settings = {"dim": 4, "epochs": 1, "batch_size": 5}
     facts = KnowledgeGraph.from_triples([("a", "likes", f"b{i}") for i in range(20)])
     steps = {
-        at_most: sum(1 for _ in Training(ComplEx(answers_a_row=at_most, **settings), facts)._batches(1))
+        at_most: sum(1 for _ in Training(ComplEx(answers_per_row=at_most, **settings), facts)._batches(1))
         for at_most in (1, 10, 100)
     }
     assert steps == {1: 8, 10: 5, 100: 5}  # 20 heads' questions, and one of twenty tails
@@ -152,7 +152,7 @@ def test_saved_and_loaded_it_scores_the_same(toy, tmp_path):
     model = RotatE(dim=4, epochs=1).fit(toy)
     model.save(tmp_path)
     loaded = load_embedding(tmp_path, toy)
-    assert loaded.recipe == model.recipe
+    assert loaded.settings == model.settings
     query = toy.query("aspirin", "treats")
     np.testing.assert_array_equal(loaded.score_all(query), model.score_all(query))
 
@@ -181,7 +181,7 @@ class TestBadInput:
 
     def test_a_learning_rate_that_diverges_keeps_the_last_good_checkpoint(self, tmp_path, monkeypatch):
         monkeypatch.setattr("cascader.models.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
-        settings = {"dim": 8, "regulariser": "lp", "regulariser_power": 10, "optimiser": "adam", "patience": 999}
+        settings = {"dim": 8, "regularizer": "lp", "regularizer_power": 10, "optimizer": "adam", "patience": 999}
         with pytest.raises(TrainingError, match=r"the loss became (nan|inf) in epoch \d+. Lower learning_rate"):
             ComplEx(learning_rate=1e6, epochs=200, **settings).fit(line(), tmp_path)
         kept = list(tmp_path.iterdir())

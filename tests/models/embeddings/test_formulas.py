@@ -36,7 +36,7 @@ class TestRotatE(ScorerContract):
 
 
 def with_random_vectors(kind, kg, **settings):
-    model = kind(dim=16, initial_scale=0.5, **settings)
+    model = kind(dim=16, init_std=0.5, **settings)
     entities, relations = model.initial(torch.Generator().manual_seed(1), len(kg.entities), len(kg.relations))
     return model.load_vectors({"entities": entities, "relations": relations}, kg)
 
@@ -48,10 +48,10 @@ def as_complex(vectors):
 
 def said_by_pykeen(model, heads, relations, tails):
     if isinstance(model, RESCAL):
-        dim = model.recipe.dim
+        dim = model.settings.dim
         return interactions.RESCALInteraction()(heads, relations.view(-1, dim, dim), tails)
     if isinstance(model, TransE):
-        return interactions.TransEInteraction(p=model.recipe.norm)(heads, relations, tails)
+        return interactions.TransEInteraction(p=model.settings.norm)(heads, relations, tails)
     if isinstance(model, ComplEx):
         return interactions.ComplExInteraction()(*map(as_complex, (heads, relations, tails)))
     turns = torch.polar(torch.ones_like(relations), relations)

@@ -7,7 +7,7 @@ import pytest
 from cascader.errors import DataError, SettingsError, TrainingError
 from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph
-from cascader.models.embeddings import EMBEDDINGS, Recipe, search_space
+from cascader.models.embeddings import EMBEDDINGS, EmbeddingSettings, search_space
 from cascader.models.embeddings.search import Search
 from tests.models.embeddings.test_fitting import line
 
@@ -28,7 +28,7 @@ def test_it_returns_the_trial_that_was_best_on_valid(small_space, tmp_path):
     figures = [trial.valid_mrr for trial in search.trials]
     assert len(figures) == 4
     assert evaluate(best, kg, "valid").mrr == pytest.approx(max(figures))
-    assert best.recipe.as_dict() == Recipe(**QUICK | search.trials[search.best].changes).as_dict()
+    assert best.settings.as_dict() == EmbeddingSettings(**QUICK | search.trials[search.best].changes).as_dict()
 
 
 def test_the_first_trial_changes_nothing_and_the_others_stay_in_the_space(small_space, tmp_path):
@@ -76,7 +76,7 @@ def test_a_diverging_trial_is_written_down_and_the_search_goes_on(small_space, t
     fit = kind.fit
 
     def diverges_first(self, kg, folder, max_minutes):
-        if self.recipe.learning_rate == 0.1:  # the settings that the search starts from
+        if self.settings.learning_rate == 0.1:  # the settings that the search starts from
             raise TrainingError("the loss became nan")
         return fit(self, kg, folder, max_minutes)
 

@@ -20,7 +20,7 @@ from tests.models.embeddings.test_fitting import line
 
 KINDS = {
     "listwise, split in the middle": {"split_layer": 1},
-    "listwise, texts matched first": {"split_layer": 1, "matching_epochs": 2},
+    "listwise, texts matched first": {"split_layer": 1, "pretraining_epochs": 2},
     "listwise, a whole cross encoder": {"split_layer": 0},
     "kg-bert": {"objective": "kg-bert", "split_layer": 0, "negatives": 2},
 }
@@ -28,12 +28,19 @@ KINDS = {
 
 @pytest.fixture(params=KINDS, ids=list(KINDS))
 def kind(request, tiny_model):
-    small = {"rounds": 2, "round_queries": 8, "batch_size": 4, "valid_every": 1, "valid_top": 3, "hard_pool": 4}
+    small = {
+        "rounds": 2,
+        "queries_per_round": 8,
+        "batch_size": 4,
+        "valid_every": 1,
+        "valid_top_k": 3,
+        "hard_negative_pool": 4,
+    }
     return {"base": tiny_model, **small, **KINDS[request.param]}
 
 
 class TestAsAScorer(ScorerContract):
-    # How a pair is padded depends on its neighbours.
+    # How a pair is padded depends on its neighbors.
     close: ClassVar[dict[str, float]] = {"rtol": 1e-4, "atol": 1e-5}
 
     @pytest.fixture(autouse=True)
@@ -48,7 +55,7 @@ class TestAsAScorer(ScorerContract):
 def test_it_learns_which_texts_can_be_answers(tiny_model, settings):
     rows = [(f"abc {a}", "likes", f"xyz {b}") for a in "abcdefgh" for b in "uvw"]
     kg = KnowledgeGraph.from_triples(rows, name="likes")
-    sizes = {"rounds": 12, "round_queries": 64, "learning_rate": 2e-3, **{"split_layer": 0, **settings}}
+    sizes = {"rounds": 12, "queries_per_round": 64, "learning_rate": 2e-3, **{"split_layer": 0, **settings}}
     model = CrossEncoder(base=tiny_model, **sizes).fit(kg)
     assert model.history_["losses"][-1] < 0.6 * model.history_["losses"][0]
     scores = model.score_all(kg.query("abc a", "likes"))[0]
@@ -77,12 +84,12 @@ def test_saved_and_loaded_it_scores_the_same(toy, kind, tmp_path):
 
 
 def test_in_a_cascade_only_what_survives_is_read_and_identical_pairs_once(toy, tiny_model):
-    model = CrossEncoder(base=tiny_model, rounds=1, round_queries=8, split_layer=1).fit(toy)
+    model = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=1).fit(toy)
     first, known = Frequency().fit(toy), toy.known(("train",))
     queries = Queries.from_triples(toy.triples())
     cascade = Cascade(first, known=known).then(model, alpha=0.0, keep=TopK(3))
     scores = cascade.score_all(queries)
-    questions = queries.questions()[0]
+    questions = queries.unique()[0]
     assert 0 < model.pairs_scored <= 3 * len(questions)
     masked = first.score_all(queries)
     answers = known.of(queries)
@@ -113,7 +120,7 @@ def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_
 
     from cascader.models.text.texts import phrase_of, text_of
 
-    model = CrossEncoder(base=tiny_model, rounds=1, round_queries=8, split_layer=0).fit(toy)
+    model = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=0).fit(toy)
     model.save(tmp_path)
     query = Queries.from_triples(toy.train)[:1]
     ours = model.score(query, Candidates.from_lists([[2]]))
@@ -131,7 +138,7 @@ def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_
 
 
 class TestPrecision:
-    SMALL: ClassVar[dict[str, object]] = {"rounds": 1, "round_queries": 8, "split_layer": 0, "valid_top": 4}
+    SMALL: ClassVar[dict[str, object]] = {"rounds": 1, "queries_per_round": 8, "split_layer": 0, "valid_top_k": 4}
 
     def test_eight_bits_are_used_where_valid_sees_no_difference(self, toy, tiny_model, tmp_path):
         earlier = Frequency().fit(toy)
@@ -189,6 +196,6 @@ class TestBadInput:
             CrossEncoder().score(Queries.from_triples(toy.train), Candidates.from_lists([[0]] * 2 * len(toy.train)))
 
     def test_one_of_another_graph(self, toy, tiny_model, tmp_path):
-        CrossEncoder(base=tiny_model, rounds=1, round_queries=4, split_layer=1).fit(toy).save(tmp_path)
+        CrossEncoder(base=tiny_model, rounds=1, queries_per_round=4, split_layer=1).fit(toy).save(tmp_path)
         with pytest.raises(DataError, match="It was trained on another graph"):
             load_cross_encoder(tmp_path, line())

@@ -10,20 +10,20 @@ from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.evaluation import evaluate
 from cascader.graph import Entity, KnowledgeGraph, Queries
 from cascader.models import Frequency
-from cascader.models.text import DualEncoder, DualRecipe, load_dual_encoder
+from cascader.models.text import DualEncoder, DualSettings, load_dual_encoder
 from cascader.models.text.dual_training import DualTraining, hard_negatives
-from cascader.models.text.text_encoder import FixedReader
+from cascader.models.text.text_encoder import CachedEncoder
 from cascader.models.text.towers import StarTowers, build_towers
 from tests.contracts import ScorerContract
 from tests.models.embeddings.test_fitting import line
 
 KINDS = {
     "contrastive": {},
-    "contrastive, a layer tuned": {"tuned_layers": 1},
+    "contrastive, a layer tuned": {"trainable_layers": 1},
     "contrastive, sampled": {"negatives": 2, "margin": 0.02},
     "contrastive, other answers masked": {"other_answers": "masked", "margin": 0.02},
-    "star": {"objective": "star", "tuned_layers": 2, "negatives": 4},
-    "two members": {"members": 2},
+    "star": {"objective": "star", "trainable_layers": 2, "negatives": 4},
+    "two members": {"ensemble_size": 2},
 }
 
 
@@ -33,7 +33,7 @@ def kind(request, tiny_model):
 
 
 class TestAsAScorer(ScorerContract):
-    # StAR reads a question anew each time, and how it is padded depends on its neighbours.
+    # StAR reads a question anew each time, and how it is padded depends on its neighbors.
     close: ClassVar[dict[str, float]] = {"rtol": 1e-4, "atol": 1e-5}
 
     @pytest.fixture(autouse=True)
@@ -48,8 +48,8 @@ class TestAsAScorer(ScorerContract):
     "settings",
     [
         {},
-        {"tuned_layers": 1, "encoder_learning_rate": 1e-4},
-        {"objective": "star", "tuned_layers": 2, "encoder_learning_rate": 1e-3},
+        {"trainable_layers": 1, "encoder_learning_rate": 1e-4},
+        {"objective": "star", "trainable_layers": 2, "encoder_learning_rate": 1e-3},
     ],
 )
 def test_it_learns_train_by_heart(tiny_model, settings):
@@ -80,14 +80,14 @@ def test_saved_and_loaded_it_scores_the_same(toy, kind, tmp_path):
     queries = Queries.from_triples(toy.triples())
     loaded = load_dual_encoder(tmp_path, toy)
     np.testing.assert_allclose(loaded.score_all(queries), model.score_all(queries), rtol=1e-5, atol=1e-6)
-    assert loaded.recipe == model.recipe
+    assert loaded.settings == model.settings
     loaded.save(tmp_path / "again")
     again = load_dual_encoder(tmp_path / "again", toy)
     np.testing.assert_array_equal(again.score_all(queries), loaded.score_all(queries))
 
 
 def test_the_seconds_before_the_loop_are_kept_and_those_of_a_resumed_training_added(toy, tiny_model, tmp_path):
-    settings = {"base": tiny_model, "tuned_layers": 1, "dim": 8}
+    settings = {"base": tiny_model, "trainable_layers": 1, "dim": 8}
     first = DualEncoder(epochs=1, **settings).fit(toy, tmp_path).history_["preparing_seconds"]
     resumed = DualEncoder(epochs=2, **settings).fit(toy, tmp_path)
     assert resumed.history_["preparing_seconds"] > first > 0
@@ -107,7 +107,7 @@ def test_a_model_from_before_those_seconds_were_kept_still_loads(toy, tiny_model
 def test_a_tuned_encoder_loads_in_transformers(toy, tiny_model, tmp_path):
     from transformers import AutoModel, AutoTokenizer
 
-    model = DualEncoder(base=tiny_model, tuned_layers=1, epochs=1).fit(toy)
+    model = DualEncoder(base=tiny_model, trainable_layers=1, epochs=1).fit(toy)
     model.save(tmp_path)
     AutoTokenizer.from_pretrained(tmp_path / "encoder")
     weights = AutoModel.from_pretrained(tmp_path / "encoder").state_dict()
@@ -132,7 +132,7 @@ def test_trained_for_a_sum_it_keeps_what_was_best_in_the_sum(toy, tiny_model):
 
 def test_hard_negatives_are_the_earlier_tiers_favourites_that_are_not_known(toy):
     known = toy.known(("train",))
-    questions = Queries.from_triples(toy.train).questions()[0]
+    questions = Queries.from_triples(toy.train).unique()[0]
     scorer = Frequency().fit(toy)
     for row, negatives in enumerate(hard_negatives(scorer, questions, known, 2)):
         one = questions[row : row + 1]
@@ -148,27 +148,27 @@ def test_masked_a_known_answer_of_the_same_question_is_never_a_negative(toy, tin
     from dataclasses import replace
 
     from cascader.models.text.base_model import load_base_model
-    from cascader.models.text.text_encoder import TextReader
+    from cascader.models.text.text_encoder import TextEncoder
     from cascader.models.text.texts import GraphTexts
     from cascader.models.text.towers import ContrastiveTowers
 
     base = load_base_model(tiny_model)
-    recipe = DualRecipe(base=tiny_model, dim=8, hidden=16, dropout=0.0, other_answers=other_answers)
-    texts = TextReader(base, GraphTexts.of(toy, base, 16), 0)
-    towers = ContrastiveTowers(base.width, len(toy.relations), recipe)
-    training = DualTraining(towers, texts, recipe, toy, None, lambda: None)
+    settings = DualSettings(base=tiny_model, dim=8, hidden=16, dropout=0.0, other_answers=other_answers)
+    texts = TextEncoder(base, GraphTexts.of(toy, base, 16), 0)
+    towers = ContrastiveTowers(base.width, len(toy.relations), settings)
+    training = DualTraining(towers, texts, settings, toy, None, lambda: None)
     answer_counts = np.diff(training._known.of(training._questions).offsets)
     asked = training._asked(np.flatnonzero(answer_counts > 1)[:1], torch.Generator().manual_seed(0))
     asked = replace(asked, weights=torch.tensor([1.0, *[0.0] * (len(asked.weights) - 1)]))
     vectors = texts.entities(torch.arange(len(toy.entities))).clone().requires_grad_()
-    towers.loss(FixedReader(vectors, texts.relations(torch.arange(4)), lambda: texts), asked).backward()
+    towers.loss(CachedEncoder(vectors, texts.relations(torch.arange(4)), lambda: texts), asked).backward()
     others = asked.compared[asked.answers[1:]]
     assert vectors.grad[others].abs().max().item() > 0 if is_negative else not vectors.grad[others].any()
 
 
 def test_the_star_head_as_one_product_is_the_head_pair_by_pair():
     torch.manual_seed(0)
-    towers = StarTowers(5, 1, DualRecipe(objective="star"))
+    towers = StarTowers(5, 1, DualSettings(objective="star"))
     u, v = torch.randn(3, 5), torch.randn(4, 5)
     one = towers._of_questions(u) @ towers._of_entities(v).T
     for i in range(3):
@@ -180,9 +180,9 @@ def test_the_star_head_as_one_product_is_the_head_pair_by_pair():
 @pytest.mark.parametrize("objective", ["contrastive", "star"])
 def test_a_score_is_the_mean_of_the_members_scores(objective):
     torch.manual_seed(0)
-    reader = FixedReader(torch.randn(6, 8), torch.randn(2, 8), lambda: None)
+    reader = CachedEncoder(torch.randn(6, 8), torch.randn(2, 8), lambda: None)
     reader.questions = lambda anchors, relations: reader.entities(anchors) + reader.relations(relations)
-    towers = build_towers(8, 1, DualRecipe(objective=objective, members=3, dim=4, hidden=5)).eval()
+    towers = build_towers(8, 1, DualSettings(objective=objective, ensemble_size=3, dim=4, hidden=5)).eval()
     anchors, relations, everyone = torch.tensor([0, 3]), torch.tensor([0, 1]), torch.arange(6)
 
     def scores(some):
@@ -202,7 +202,7 @@ class TestBadInput:
 
     def test_more_tuned_layers_than_there_are(self, toy, tiny_model):
         with pytest.raises(SettingsError, match=r"split at layer -1, but .* has 2 layers. Choose from 0 to 2"):
-            DualEncoder(base=tiny_model, tuned_layers=3).fit(toy)
+            DualEncoder(base=tiny_model, trainable_layers=3).fit(toy)
 
     def test_a_graph_without_texts(self, tiny_model):
         kg = KnowledgeGraph.from_triples([("Q1", "P1", "Q2"), ("Q2", "P1", "Q3")])

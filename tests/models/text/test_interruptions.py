@@ -1,4 +1,4 @@
-"""Language model tiers that are killed: they go on to the very same weights, the optimiser's memory included."""
+"""Language model tiers that are killed: they go on to the very same weights, the optimizer's memory included."""
 
 import json
 import os
@@ -18,10 +18,17 @@ from cascader.models import Frequency
 from cascader.models.text import CrossEncoder, DualEncoder
 
 DUAL = {"dim": 8, "hidden": 16, "batch_size": 4, "valid_every": 5, "patience": 10**6}
-CROSS = {"round_queries": 8, "batch_size": 4, "valid_every": 5, "valid_top": 3, "hard_pool": 4, "patience": 10**6}
+CROSS = {
+    "queries_per_round": 8,
+    "batch_size": 4,
+    "valid_every": 5,
+    "valid_top_k": 3,
+    "hard_negative_pool": 4,
+    "patience": 10**6,
+}
 TIERS = {
-    "contrastive": (DualEncoder, {**DUAL, "tuned_layers": 1, "hard_negatives": 2, "negatives": 4}),
-    "star": (DualEncoder, {**DUAL, "objective": "star", "tuned_layers": 2, "negatives": 4}),
+    "contrastive": (DualEncoder, {**DUAL, "trainable_layers": 1, "hard_negatives": 2, "negatives": 4}),
+    "star": (DualEncoder, {**DUAL, "objective": "star", "trainable_layers": 2, "negatives": 4}),
     "listwise": (CrossEncoder, {**CROSS, "split_layer": 1}),
     "kg-bert": (CrossEncoder, {**CROSS, "objective": "kg-bert", "split_layer": 0, "negatives": 2}),
 }

@@ -10,7 +10,7 @@ from cascader.models.text import CrossEncoder
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.heads import Match, MatchingHead
 from cascader.models.text.match_pretraining import Matching
-from cascader.models.text.pairs import PairReader, Pairs
+from cascader.models.text.pairs import PairEncoder, Pairs
 from cascader.models.text.texts import GraphTexts
 
 
@@ -23,7 +23,7 @@ def likes():
 @pytest.fixture
 def reader(likes, tiny_model):
     base = load_base_model(tiny_model)
-    return PairReader(base, GraphTexts.of(likes, base, max_tokens=16), split=base.layer_count - 1)
+    return PairEncoder(base, GraphTexts.of(likes, base, max_tokens=16), split=base.layer_count - 1)
 
 
 def test_what_is_gathered_from_a_text_alone_is_what_is_gathered_in_a_pair(reader):
@@ -57,7 +57,7 @@ def test_matching_learns_which_texts_can_be_answers(likes, reader, monkeypatch, 
 def test_an_epoch_asks_every_question_once_and_one_relation_at_a_time(likes, reader):
     matching = Matching(Match(reader.width), reader, likes, seed=0)
     batches = list(matching._batches(np.random.default_rng(0)))
-    questions = Queries.from_triples(likes.train).questions()[0]
+    questions = Queries.from_triples(likes.train).unique()[0]
     assert sorted(np.concatenate(batches)) == list(range(len(questions)))
     assert all(len(set(questions.predicts_tail[places])) == 1 for places in batches)
     assert matching.step_count == len(batches)
@@ -73,4 +73,4 @@ def test_what_is_read_of_a_pair_starts_as_no_correction(reader):
 
 def test_where_several_layers_see_the_pair_there_is_nothing_to_match(likes, tiny_model):
     with pytest.raises(SettingsError, match="2 layers see the pair.*split_layer=1"):
-        CrossEncoder(base=tiny_model, split_layer=0, matching_epochs=1, rounds=1).fit(likes)
+        CrossEncoder(base=tiny_model, split_layer=0, pretraining_epochs=1, rounds=1).fit(likes)

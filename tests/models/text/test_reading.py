@@ -6,8 +6,8 @@ import torch
 
 from cascader.errors import DataError, SettingsError
 from cascader.models.text.base_model import load_base_model
-from cascader.models.text.split_encoder import LowerLayers, join, read_first, run_layers
-from cascader.models.text.text_encoder import TextReader
+from cascader.models.text.split_encoder import FrozenLayers, encode_cls, join, run_layers
+from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.texts import GraphTexts, Tokens
 from cascader.models.text.vector_store import VectorStore
 
@@ -28,7 +28,7 @@ def whole(base, text):
 
 @pytest.mark.parametrize("split", [0, 1, 2])
 def test_split_anywhere_a_text_alone_is_read_as_by_the_whole_encoder(base, split):
-    states = LowerLayers(base, split).read(Tokens.of(TEXTS, base, 99))
+    states = FrozenLayers(base, split).read(Tokens.of(TEXTS, base, 99))
     joined, mask, _ = join([(states, np.arange(3))])
     with torch.inference_mode():
         read = run_layers(base.layers[split:], joined, mask)
@@ -38,22 +38,22 @@ def test_split_anywhere_a_text_alone_is_read_as_by_the_whole_encoder(base, split
 
 @pytest.mark.parametrize("split", [0, 1, 2])
 def test_the_first_token_alone_is_read_as_among_the_others(base, split):
-    states = LowerLayers(base, split).read(Tokens.of(TEXTS, base, 99))
+    states = FrozenLayers(base, split).read(Tokens.of(TEXTS, base, 99))
     joined, mask, _ = join([(states, np.arange(3))])
     with torch.inference_mode():
-        first = read_first(base.layers[split:], joined, mask)
+        first = encode_cls(base.layers[split:], joined, mask)
     for row, text in enumerate(TEXTS):
         torch.testing.assert_close(first[row], whole(base, text)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_the_mean_of_a_text_does_not_see_its_padding(base):
-    states = LowerLayers(base, 2).read(Tokens.of(TEXTS, base, 99))
+    states = FrozenLayers(base, 2).read(Tokens.of(TEXTS, base, 99))
     for row, text in enumerate(TEXTS):
         torch.testing.assert_close(states.means()[row], whole(base, text).mean(dim=0), rtol=1e-4, atol=1e-5)
 
 
 def test_joined_parts_stand_one_after_the_other_with_their_numbers(base):
-    states = LowerLayers(base, 1).read(Tokens.of(TEXTS, base, 99))
+    states = FrozenLayers(base, 1).read(Tokens.of(TEXTS, base, 99))
     joined, mask, numbers = join([(states, np.array([0, 1])), (states, np.array([1, 2]))])
     assert numbers[0][mask[0]].tolist() == [0] * 5 + [1] * 2
     assert numbers[1][mask[1]].tolist() == [0] * 2 + [1] * 8
@@ -66,7 +66,7 @@ def test_the_default_model_reads_as_sentence_transformers_does():
 
     base = load_base_model()
     texts = ["aspirin: a drug that relieves pain", "headache"]
-    ours = LowerLayers(base, base.layer_count).read(Tokens.of(texts, base, 64)).means()
+    ours = FrozenLayers(base, base.layer_count).read(Tokens.of(texts, base, 64)).means()
     theirs = SentenceTransformer(base.encoder.config._name_or_path).encode(texts)
     np.testing.assert_allclose(torch.nn.functional.normalize(ours).numpy(), theirs, atol=1e-5)
 
@@ -97,18 +97,18 @@ class TestStore:
         from dataclasses import replace
 
         texts = GraphTexts.of(toy, base, 9)
-        TextReader(base, texts, 0)
+        TextEncoder(base, texts, 0)
         changed = toy.entities[0]._replace(name="another name")
         kg = replace(toy, entities=(changed, *toy.entities[1:]))
         read = []
-        original = LowerLayers.read
+        original = FrozenLayers.read
 
         def counted(self, tokens, description=""):
             read.append(len(tokens))
             return original(self, tokens)
 
-        monkeypatch.setattr(LowerLayers, "read", counted)
-        TextReader(base, GraphTexts.of(kg, base, 9), 0)
+        monkeypatch.setattr(FrozenLayers, "read", counted)
+        TextEncoder(base, GraphTexts.of(kg, base, 9), 0)
         assert read == [1]
 
 
@@ -128,33 +128,33 @@ class TestBadInput:
 
     def test_a_split_that_there_is_not(self, base):
         with pytest.raises(SettingsError, match="has 2 layers. Choose from 0 to 2"):
-            LowerLayers(base, 5)
+            FrozenLayers(base, 5)
 
 
 def test_put_together_from_glances_a_pair_is_what_the_whole_layer_reads(base):
-    from cascader.models.text.pairs import PairReader, Pairs
+    from cascader.models.text.pairs import PairEncoder, Pairs
 
     texts = GraphTexts(
         Tokens.of(["a b c", "d", "e f g h", ""], base, 99), Tokens.of(["r s", "reverse of r s"], base, 99)
     )
-    reader = PairReader(base, texts, split=1).eval()
+    reader = PairEncoder(base, texts, split=1).eval()
     with torch.no_grad():
         reader.parts.normal_()
     pairs = Pairs(np.array([0, 0, 1, 1, 0]), np.array([0, 0, 2, 3, 1]), np.array([1, 2, 0, 0, 1]))
-    assert reader.is_shallow
+    assert reader.has_single_joint_layer
     with torch.inference_mode():
-        expected = read_first(reader.upper, *reader.lower(pairs))
+        expected = encode_cls(reader.upper, *reader.lower(pairs))
         torch.testing.assert_close(reader(pairs)[:, : base.width], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_learnt_from_glances_is_what_is_learnt_from_the_whole_layer(base):
-    from cascader.models.text.pairs import PairReader, Pairs
+    from cascader.models.text.pairs import PairEncoder, Pairs
 
     texts = GraphTexts(Tokens.of(["a b c", "d", "e f g h"], base, 99), Tokens.of(["r", "reverse of r"], base, 99))
-    reader = PairReader(base, texts, split=1).eval()
+    reader = PairEncoder(base, texts, split=1).eval()
     pairs = Pairs(np.array([0, 1, 1]), np.array([0, 0, 2]), np.array([1, 2, 0]))
     gradients = []
-    for read in (reader(pairs)[:, : base.width], read_first(reader.upper, *reader.lower(pairs))):
+    for read in (reader(pairs)[:, : base.width], encode_cls(reader.upper, *reader.lower(pairs))):
         reader.zero_grad()
         (read**2).sum().backward()
         gradients.append([parameter.grad.clone() for parameter in reader.parameters() if parameter.grad is not None])

@@ -25,10 +25,10 @@ class Counting:
     def weights(self):
         return {"trained": self.trained}
 
-    def optimiser_state(self):
+    def optimizer_state(self):
         return {}
 
-    def load(self, weights, optimiser_state):
+    def load(self, weights, optimizer_state):
         self.trained.copy_(weights["trained"])
 
 

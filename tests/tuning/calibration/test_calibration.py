@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from cascader.cascade import Cascade, Fusion, TopK, mask_of
+from cascader.cascade import Cascade, Fusion, TopK, known_mask
 from cascader.errors import DataError
 from cascader.graph import KnowledgeGraph
 from cascader.tuning.calibration import (
@@ -30,7 +30,7 @@ def kg():
 
 CASCADES = {
     "one tier": lambda kg: Cascade(Noisy(kg)),
-    "a sum": lambda kg: Cascade(Noisy(kg)).then(Noisy(kg, seed=1), alpha=0.5, fusion=Fusion("standardised")),
+    "a sum": lambda kg: Cascade(Noisy(kg)).then(Noisy(kg, seed=1), alpha=0.5, fusion=Fusion("standardized")),
     "a tier that reads": lambda kg: Cascade(Noisy(kg)).then(Noisy(kg, 4.0, seed=1), alpha=0.3, keep=TopK(5)),
     "scores that are all alike": lambda kg: Cascade(Noisy(kg, gain=0.0)),
 }
@@ -43,7 +43,7 @@ def test_within_a_question_a_higher_score_never_has_a_lower_probability(kg, name
     asked = questions(kg)
     scores = cascade.knowing(kg.known()).score_all(asked)
     scores[:, 1] = scores[:, 0]  # ties, too
-    is_known = mask_of(asked, kg.known(), scores.shape)
+    is_known = known_mask(asked, kg.known(), scores.shape)
     probabilities = calibration.probabilities(asked, scores, is_known)
     assert ((probabilities >= 0) & (probabilities <= 1)).all()
     for of_row, by_score in zip(probabilities, np.argsort(scores, axis=1), strict=True):
@@ -58,7 +58,7 @@ def test_probabilities_are_nearer_to_the_truth_than_shares_and_hold_on_other_que
     asked = questions(kg, "valid")
     known = kg.known(("train",))
     scores = cascade.score_all(asked)
-    is_known, is_gold = (mask_of(asked, answers, scores.shape) for answers in (known, kg.known(("valid",))))
+    is_known, is_gold = (known_mask(asked, answers, scores.shape) for answers in (known, kg.known(("valid",))))
     probabilities = calibration.probabilities(asked, scores, is_known)[~is_known]
     assert probabilities.sum() == pytest.approx(is_gold.sum(), rel=0.05)
     assert expected_calibration_error(probabilities, is_gold[~is_known]) < 0.02

@@ -40,4 +40,4 @@ class Noisy:
 
 
 def questions(kg, split="test"):
-    return Queries.from_triples(kg.split(split)).questions()[0]
+    return Queries.from_triples(kg.split(split)).unique()[0]

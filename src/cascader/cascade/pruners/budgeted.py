@@ -9,8 +9,8 @@ import numpy as np
 from cascader.cascade.pruners.dynamic import DynamicTopK
 from cascader.cascade.pruners.examples import Examples
 from cascader.cascade.pruners.features import asked, describe
-from cascader.cascade.pruners.scored_queries import Seen
-from cascader.cascade.pruners.selection import best_first
+from cascader.cascade.pruners.scored_queries import ScoredQueries
+from cascader.cascade.pruners.selection import top_candidates
 from cascader.errors import NotFittedError, SettingsError
 from cascader.graph import Array, Candidates, FloatArray, IntArray, Queries
 
@@ -19,7 +19,7 @@ _CHANCES = np.linspace(0.005, 0.995, 100)
 _HALVINGS = 60
 
 
-class ThriftyTopK:
+class BudgetedTopK:
     """`mean` candidates a query on average over the queries seen.
 
     An equal chance for every query, as `DynamicTopK` gives it, spends most on the queries that are lost anyway. Here
@@ -27,11 +27,11 @@ class ThriftyTopK:
     than `price_`, and the price is such that the mean comes out.
 
     >>> from cascader import Frequency, KnowledgeGraph, Queries
-    >>> from cascader.cascade.pruners import seen_by
+    >>> from cascader.cascade.pruners import score_in_blocks
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
     >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
     >>> queries, floor = Queries.from_triples(kg.valid), Frequency().fit(kg)
-    >>> pruner = ThriftyTopK(mean=3).fit(seen_by(floor, queries, kg.known(("train",))))
+    >>> pruner = BudgetedTopK(mean=3).fit(score_in_blocks(floor, queries, kg.known(("train",))))
     >>> bool(pruner.keep(queries, floor.score_all(queries)).counts.mean() <= 3)
     True
     """
@@ -45,7 +45,7 @@ class ThriftyTopK:
         self.mean = mean
         self.seed = seed
 
-    def fit(self, blocks: Iterable[Seen]) -> Self:
+    def fit(self, blocks: Iterable[ScoredQueries]) -> Self:
         """Learn the curves of queries, and the price at which the mean comes out."""
         examples = Examples.collect(blocks, "compact")
         self.dynamic_ = DynamicTopK(0.5, seed=self.seed).fit_examples(examples)
@@ -63,9 +63,9 @@ class ThriftyTopK:
         self.price_ = highest
         return self
 
-    def with_mean(self, mean: float) -> "ThriftyTopK":
+    def with_mean(self, mean: float) -> "BudgetedTopK":
         """A copy for another mean, with what this one has learnt; only before it was saved."""
-        other = ThriftyTopK(mean, seed=self.seed)
+        other = BudgetedTopK(mean, seed=self.seed)
         other.dynamic_, other._curves = self.dynamic_, self._curves
         return other._set_price()
 
@@ -81,13 +81,13 @@ class ThriftyTopK:
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
         """The candidates of each query that go on, best first; what is masked never does."""
         if not hasattr(self, "price_"):
-            raise NotFittedError("ThriftyTopK has not been fitted. Call fit(seen_by(scorer, queries, known)).")
+            raise NotFittedError("BudgetedTopK has not been fitted. Call fit(score_in_blocks(scorer, queries, known)).")
         counts = self._counts(self._curves_of(describe(queries, scores, "compact"), asked(queries)))
-        return best_first(queries, scores, counts.clip(1, scores.shape[1]).astype(np.int64))
+        return top_candidates(queries, scores, counts.clip(1, scores.shape[1]).astype(np.int64))
 
     def as_dict(self) -> dict[str, Any]:
         """The settings and the price."""
-        saved: dict[str, Any] = {"pruner": "thrifty", "mean": self.mean, "seed": self.seed}
+        saved: dict[str, Any] = {"pruner": "budgeted", "mean": self.mean, "seed": self.seed}
         if hasattr(self, "price_"):
             saved |= {"price": self.price_, "dynamic": self.dynamic_.as_dict()}
         return saved
@@ -97,7 +97,7 @@ class ThriftyTopK:
         return self.dynamic_.tensors() if hasattr(self, "dynamic_") else {}
 
     @classmethod
-    def load(cls, saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> "ThriftyTopK":
+    def load(cls, saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> "BudgetedTopK":
         """From what `as_dict` and `tensors` gave."""
         pruner = cls(saved["mean"], seed=saved["seed"])
         if "price" in saved:

@@ -12,7 +12,7 @@ from cascader.graph import Array, Candidates, FloatArray, Queries
 
 
 @dataclass(frozen=True)
-class AtMost:
+class Capped:
     """What `pruner` keeps, but no more than the `k` best of it."""
 
     k: int
@@ -30,14 +30,14 @@ class AtMost:
 
     def as_dict(self) -> dict[str, Any]:
         """The limit, and what the other pruner has to tell."""
-        return {"pruner": "at_most", "k": self.k, "of": self.pruner.as_dict()}
+        return {"pruner": "capped", "k": self.k, "of": self.pruner.as_dict()}
 
     def tensors(self) -> dict[str, Array]:
         """What the other pruner has learnt."""
         return self.pruner.tensors()
 
     @classmethod
-    def load(cls, saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> "AtMost":
+    def load(cls, saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> "Capped":
         """From what `as_dict` and `tensors` gave."""
         from cascader.cascade.pruners.registry import load_pruner
 

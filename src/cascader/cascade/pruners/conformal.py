@@ -9,8 +9,8 @@ import numpy as np
 from cascader.cascade.pruners.dynamic import DynamicTopK
 from cascader.cascade.pruners.examples import Examples
 from cascader.cascade.pruners.pruner import check_share
-from cascader.cascade.pruners.scored_queries import Seen
-from cascader.cascade.pruners.selection import best_first
+from cascader.cascade.pruners.scored_queries import ScoredQueries
+from cascader.cascade.pruners.selection import top_candidates
 from cascader.errors import NotFittedError
 from cascader.graph import Array, Candidates, FloatArray, Queries, Side
 
@@ -29,12 +29,12 @@ class ConformalTopK:
     relation. A gold is counted as kept only if it would be however its ties were broken.
 
     >>> from cascader import Frequency, KnowledgeGraph, Queries
-    >>> from cascader.cascade.pruners import seen_by
+    >>> from cascader.cascade.pruners import score_in_blocks
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
     >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
     >>> queries, floor = Queries.from_triples(kg.valid), Frequency().fit(kg)
-    >>> pruner = ConformalTopK(coverage=0.8).fit(seen_by(floor, queries, kg.known(("train",))))
-    >>> pruner.keeps_all  # six triples to calibrate on are enough for 0.8; with too few, all candidates are kept
+    >>> pruner = ConformalTopK(coverage=0.8).fit(score_in_blocks(floor, queries, kg.known(("train",))))
+    >>> pruner.uncovered_sides  # six triples to calibrate on are enough for 0.8; with too few, all candidates are kept
     ()
     """
 
@@ -46,7 +46,7 @@ class ConformalTopK:
         self.coverage = coverage
         self.seed = seed
 
-    def fit(self, blocks: Iterable[Seen]) -> Self:
+    def fit(self, blocks: Iterable[ScoredQueries]) -> Self:
         """Learn from one half of the triples and calibrate on the other."""
         examples = Examples.collect(blocks, "compact")
         learning, calibration = examples.split(CALIBRATION_SHARE, self.seed)
@@ -70,13 +70,15 @@ class ConformalTopK:
         return float(np.sort(needed)[place - 1])
 
     @property
-    def keeps_all(self) -> tuple[Side, ...]:
+    def uncovered_sides(self) -> tuple[Side, ...]:
         """The sides of which too little was seen for a guarantee, so that all candidates are kept."""
         return tuple(side for side, factor in self._fitted().items() if math.isinf(factor))
 
     def _fitted(self) -> dict[Side, float]:
         if not hasattr(self, "factors_"):
-            raise NotFittedError("ConformalTopK has not been fitted. Call fit(seen_by(scorer, queries, known)).")
+            raise NotFittedError(
+                "ConformalTopK has not been fitted. Call fit(score_in_blocks(scorer, queries, known))."
+            )
         return self.factors_
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
@@ -85,7 +87,7 @@ class ConformalTopK:
         of_query = np.where(queries.predicts_tail, factors["tail"], factors["head"])
         # Rounded down: a rank is a whole number, and is reached if the product reaches it.
         counts = np.floor(of_query * self.dynamic_.expected_ranks(queries, scores) * (1 + _ROUNDING))
-        return best_first(queries, scores, counts.clip(1, scores.shape[1]).astype(np.int64))
+        return top_candidates(queries, scores, counts.clip(1, scores.shape[1]).astype(np.int64))
 
     def as_dict(self) -> dict[str, Any]:
         """The settings and factors; JSON has no infinity, which is written as null."""

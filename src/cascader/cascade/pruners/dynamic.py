@@ -8,8 +8,8 @@ import numpy as np
 from cascader.cascade.pruners.examples import Examples
 from cascader.cascade.pruners.features import FeatureName, asked, describe
 from cascader.cascade.pruners.pruner import check_share
-from cascader.cascade.pruners.scored_queries import Seen
-from cascader.cascade.pruners.selection import best_first
+from cascader.cascade.pruners.scored_queries import ScoredQueries
+from cascader.cascade.pruners.selection import top_candidates
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Array, Candidates, FloatArray, IntArray, Queries
 
@@ -25,11 +25,11 @@ class DynamicTopK:
     relation and the side. Training knows no quantile: one network serves them all, and a higher one never keeps fewer.
 
     >>> from cascader import Frequency, KnowledgeGraph, Queries
-    >>> from cascader.cascade.pruners import seen_by
+    >>> from cascader.cascade.pruners import score_in_blocks
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
     >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
     >>> queries, floor = Queries.from_triples(kg.valid), Frequency().fit(kg)
-    >>> pruner = DynamicTopK(quantile=0.9, epochs=5).fit(seen_by(floor, queries, kg.known(("train",))))
+    >>> pruner = DynamicTopK(quantile=0.9, epochs=5).fit(score_in_blocks(floor, queries, kg.known(("train",))))
     >>> counts = pruner.keep(queries, floor.score_all(queries)).counts
     >>> fewer = pruner.with_quantile(0.5).keep(queries, floor.score_all(queries)).counts
     >>> bool((fewer <= counts).all())
@@ -57,7 +57,7 @@ class DynamicTopK:
         self.features: FeatureName = features
         self.hidden, self.epochs, self.seed = hidden, epochs, seed
 
-    def fit(self, blocks: Iterable[Seen]) -> Self:
+    def fit(self, blocks: Iterable[ScoredQueries]) -> Self:
         """Learn from the golds' ranks; the blocks are gone through once, and not in need of all fitting in memory."""
         return self.fit_examples(Examples.collect(blocks, self.features))
 
@@ -83,7 +83,7 @@ class DynamicTopK:
     def predict_all(self, features: FloatArray, asked_for: IntArray, quantiles: FloatArray) -> FloatArray:
         """Many quantiles of each gold's rank; shape (queries, quantiles)."""
         if not hasattr(self, "network_"):
-            raise NotFittedError("DynamicTopK has not been fitted. Call fit(seen_by(scorer, queries, known)).")
+            raise NotFittedError("DynamicTopK has not been fitted. Call fit(score_in_blocks(scorer, queries, known)).")
         expected = len(self.network_.mean)
         if features.shape[1] != expected:
             raise DataError(
@@ -100,7 +100,7 @@ class DynamicTopK:
         """The candidates of each query that go on, best first; what is masked never does."""
         # The last bits of a prediction depend on the size of the block, and must not make one candidate more.
         counts = np.ceil(self.expected_ranks(queries, scores) * (1 - 1e-9))
-        return best_first(queries, scores, counts.clip(1, scores.shape[1]).astype(np.int64))
+        return top_candidates(queries, scores, counts.clip(1, scores.shape[1]).astype(np.int64))
 
     def as_dict(self) -> dict[str, Any]:
         """The settings."""

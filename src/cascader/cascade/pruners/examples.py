@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cascader.cascade.pruners.features import FeatureName, asked, describe
-from cascader.cascade.pruners.scored_queries import Seen
+from cascader.cascade.pruners.scored_queries import ScoredQueries
 from cascader.errors import DataError
 from cascader.graph import BoolArray, FloatArray, IntArray, Triples
 
@@ -23,7 +23,7 @@ class Examples:
     predicts_tail: BoolArray  # (queries,)
 
     @classmethod
-    def collect(cls, blocks: Iterable[Seen], features: FeatureName) -> "Examples":
+    def collect(cls, blocks: Iterable[ScoredQueries], features: FeatureName) -> "Examples":
         """Go through the blocks once."""
         parts = [
             (

@@ -29,7 +29,7 @@ def asked(queries: Queries) -> IntArray:
 
 def _compact(queries: Queries, scores: FloatArray) -> FloatArray:
     """How far the best stand out, how evenly the top shares its probability, how many are alive, the side."""
-    standard = _standardised(scores)
+    standard = _standardized(scores)
     alive = np.isfinite(standard).sum(axis=1)
     top = _best(standard, int(_RANKS[-1]))  # (queries, top)
     # Where fewer are alive than a rank asks for, the last of them stands in: the gaps behind it are nothing.
@@ -41,13 +41,13 @@ def _compact(queries: Queries, scores: FloatArray) -> FloatArray:
 
 
 def _sorted_scores(queries: Queries, scores: FloatArray) -> FloatArray:
-    """The paper's features: all scores, best first, standardised; what is masked counts as the lowest of the others."""
-    best_first = -np.sort(-_standardised(scores), axis=1)
-    lowest = np.min(best_first, axis=1, where=np.isfinite(best_first), initial=np.inf)
-    return _finite(np.where(np.isfinite(best_first), best_first, lowest[:, None])).astype(np.float32)
+    """The paper's features: all scores, best first, standardized; what is masked counts as the lowest of the others."""
+    top_candidates = -np.sort(-_standardized(scores), axis=1)
+    lowest = np.min(top_candidates, axis=1, where=np.isfinite(top_candidates), initial=np.inf)
+    return _finite(np.where(np.isfinite(top_candidates), top_candidates, lowest[:, None])).astype(np.float32)
 
 
-def _standardised(scores: FloatArray) -> FloatArray:
+def _standardized(scores: FloatArray) -> FloatArray:
     """Each row's scores with mean 0 and deviation 1 over what is alive; all alike are all 0, the masked stay -inf."""
     alive = np.isfinite(scores)
     count = np.maximum(alive.sum(axis=1), 1)

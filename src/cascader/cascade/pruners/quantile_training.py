@@ -16,7 +16,7 @@ from cascader.graph import FloatArray
 _RELATION_WIDTH = 4
 _RARE = 5  # queries; relations with fewer share a vector
 _COMPONENTS = 32
-_QUANTILES_A_STEP = 16
+_QUANTILES_PER_STEP = 16
 _BATCH = 256
 _LEARNING_RATE = 0.005
 _PATIENCE = 15
@@ -39,7 +39,7 @@ def _untrained(learning: Examples, features: FeatureName, hidden: int) -> Quanti
     """A network that knows the overall ranks and nothing of any query."""
     values, counts = np.unique(learning.asked, return_counts=True)
     known = values[counts >= _RARE] if features == "compact" else values[:0]
-    mean, projection = _standardising(learning.features, features)
+    mean, projection = _standardizing(learning.features, features)
     relation_width = _RELATION_WIDTH if features == "compact" else 0
     network = QuantileNetwork(len(mean), projection.shape[1], len(known), hidden, relation_width)
     network.mean.copy_(mean)
@@ -49,10 +49,10 @@ def _untrained(learning: Examples, features: FeatureName, hidden: int) -> Quanti
     return network
 
 
-def _standardising(features: FloatArray, name: FeatureName) -> tuple[Tensor, Tensor]:
+def _standardizing(features: FloatArray, name: FeatureName) -> tuple[Tensor, Tensor]:
     """A mean (width,) and a projection (width, inputs) to numbers of deviation 1 at most.
 
-    Thousands of sorted scores hardly differ from their neighbours. They are reduced to the directions in which
+    Thousands of sorted scores hardly differ from their neighbors. They are reduced to the directions in which
     queries differ most: the hidden layer still weighs every score, and learns in seconds.
     """
     mean = features.mean(axis=0, dtype=np.float64)
@@ -100,7 +100,7 @@ class _Prepared:
 
 def _train(network: QuantileNetwork, learning: _Prepared, held_out: _Prepared, epochs: int) -> None:
     """Adam on the pinball loss; the network ends with the weights that were best on the held-out part."""
-    optimiser = torch.optim.AdamW(network.parameters(), lr=_LEARNING_RATE, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=_LEARNING_RATE, weight_decay=0.01)
     grid = (torch.arange(20, dtype=torch.float64) + 0.5) / 20
     held_out_targets = held_out.targets()
     best, best_loss, waited = deepcopy(network.state_dict()), math.inf, 0
@@ -113,21 +113,21 @@ def _train(network: QuantileNetwork, learning: _Prepared, held_out: _Prepared, e
             best, best_loss = deepcopy(network.state_dict()), loss
         elif waited == _PATIENCE:
             break
-        _train_once(network, learning, optimiser)
+        _train_once(network, learning, optimizer)
     network.load_state_dict(best)
 
 
-def _train_once(network: QuantileNetwork, learning: _Prepared, optimiser: torch.optim.Optimizer) -> None:
+def _train_once(network: QuantileNetwork, learning: _Prepared, optimizer: torch.optim.Optimizer) -> None:
     """Go through all queries, each batch with quantiles of its own."""
     targets = learning.targets()
     for some in torch.split(torch.randperm(len(targets)), _BATCH):
-        quantiles = torch.rand(_QUANTILES_A_STEP, dtype=torch.float64).clamp(0.002, 0.998)
+        quantiles = torch.rand(_QUANTILES_PER_STEP, dtype=torch.float64).clamp(0.002, 0.998)
         forgotten = torch.rand(len(some)) < _FORGET_RELATION  # so that the vector of unseen relations is learnt too
         relation_rows = torch.where(forgotten, 0, learning.relation_rows[some])
         predicted = network(learning.inputs[some], relation_rows, quantiles)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         _pinball(predicted, targets[some], quantiles).backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+        optimizer.step()
 
 
 def _pinball(predicted: Tensor, targets: Tensor, quantiles: Tensor) -> Tensor:

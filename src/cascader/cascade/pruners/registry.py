@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cascader.cascade.pruners.budgeted import ThriftyTopK
-from cascader.cascade.pruners.capped import AtMost
+from cascader.cascade.pruners.budgeted import BudgetedTopK
+from cascader.cascade.pruners.capped import Capped
 from cascader.cascade.pruners.conformal import ConformalTopK
 from cascader.cascade.pruners.dynamic import DynamicTopK
 from cascader.cascade.pruners.pruner import Pruner
 from cascader.cascade.pruners.static import StaticTopK, TopK
 from cascader.errors import DataError
 
-PRUNERS: dict[str, type[TopK | StaticTopK | DynamicTopK | ConformalTopK | ThriftyTopK | AtMost]] = {
-    "at_most": AtMost,
+PRUNERS: dict[str, type[TopK | StaticTopK | DynamicTopK | ConformalTopK | BudgetedTopK | Capped]] = {
+    "capped": Capped,
     "top_k": TopK,
     "static": StaticTopK,
     "dynamic": DynamicTopK,
     "conformal": ConformalTopK,
-    "thrifty": ThriftyTopK,
+    "budgeted": BudgetedTopK,
 }
 
 

@@ -7,18 +7,18 @@ from functools import cached_property
 import numpy as np
 
 from cascader.errors import DataError
-from cascader.evaluation.protocol import walk
+from cascader.evaluation.protocol import iter_blocks
 from cascader.evaluation.ranks import Ranks, rank_golds
 from cascader.graph import Candidates, FloatArray, KnownAnswers, Queries
 from cascader.scoring.scorer import Scorer
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class ScoredQueries:
     """A block of queries with their golds, and the scores among which the golds stand.
 
     >>> queries = Queries(np.array([0]), np.array([0]), np.array([True]), golds=np.array([2]))
-    >>> seen = Seen(queries, np.array([[5.0, -np.inf, 3.0, 3.0]]))
+    >>> seen = ScoredQueries(queries, np.array([[5.0, -np.inf, 3.0, 3.0]]))
     >>> seen.ranks.tolist(), seen.worst_ranks.tolist()
     ([2.5], [3.0])
     """
@@ -53,20 +53,20 @@ class Seen:
         return rank_golds(self.scores, rows, self.queries.required_golds(), nothing_more).raw
 
 
-def seen_by(scorer: Scorer, queries: Queries, known: KnownAnswers) -> Iterator[Seen]:
+def score_in_blocks(scorer: Scorer, queries: Queries, known: KnownAnswers) -> Iterator[ScoredQueries]:
     """What a scorer says to `queries`, a block at a time; each question is scored once.
 
     `known` is what will be masked when the pruner is at work: train, if it learns on valid. Other answers of valid
     then stand in a gold's way, as other answers of test will.
     """
-    for block in walk(queries, known, "learning what to keep"):
+    for block in iter_blocks(queries, known, "learning what to keep"):
         scores = scorer.score_all(block.questions)
         asking = queries[block.places]
         # A question with many golds has a row for each: no more of them at once than the block has questions.
         size = len(block.questions)
         for start in range(0, len(asking), size):
             some = asking[start : start + size]
-            yield Seen(some, _masked(scores[block.rows[start : start + size]], some, known))
+            yield ScoredQueries(some, _masked(scores[block.rows[start : start + size]], some, known))
 
 
 def _masked(scores: FloatArray, queries: Queries, known: KnownAnswers) -> FloatArray:

@@ -9,14 +9,14 @@ from cascader.graph import Candidates, FloatArray, IntArray, Queries
 _ROWS_AT_ONCE = 64
 
 
-def best_first(queries: Queries, scores: FloatArray, counts: IntArray) -> Candidates:
+def top_candidates(queries: Queries, scores: FloatArray, counts: IntArray) -> Candidates:
     """The `counts[i]` best candidates of query i, fewer where fewer are left; what is masked is never among them.
 
     `scores` is (queries, entities). Among equal scores the lower id comes first, so that a query gets the same
     candidates alone and in a block.
 
     >>> asked = Queries(np.array([0, 0]), np.array([0, 1]), np.array([True, True]))
-    >>> kept = best_first(asked, np.array([[0.5, 2.0, 0.5], [1.0, -np.inf, 3.0]]), np.array([2, 3]))
+    >>> kept = top_candidates(asked, np.array([[0.5, 2.0, 0.5], [1.0, -np.inf, 3.0]]), np.array([2, 3]))
     >>> kept[0].tolist(), kept[1].tolist()
     ([1, 0], [2, 0])
     """

@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from cascader.cascade.pruners.pruner import check_share
-from cascader.cascade.pruners.scored_queries import Seen
-from cascader.cascade.pruners.selection import best_first
+from cascader.cascade.pruners.scored_queries import ScoredQueries
+from cascader.cascade.pruners.selection import top_candidates
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Array, Candidates, FloatArray, Queries, Side
 
@@ -30,7 +30,7 @@ class TopK:
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
         """The candidates of each query that go on, best first; what is masked never does."""
-        return best_first(queries, scores, np.full(len(queries), self.k))
+        return top_candidates(queries, scores, np.full(len(queries), self.k))
 
     def as_dict(self) -> dict[str, Any]:
         """The settings."""
@@ -51,7 +51,7 @@ class StaticTopK:
 
     >>> queries = Queries(np.zeros(3, int), np.zeros(3, int), np.ones(3, bool), golds=np.array([0, 1, 2]))
     >>> scores = np.tile([9.0, 8.0, 7.0], (3, 1))  # the golds stand first, second and third
-    >>> StaticTopK(quantile=0.6).fit([Seen(queries, scores)]).k("tail")
+    >>> StaticTopK(quantile=0.6).fit([ScoredQueries(queries, scores)]).k("tail")
     2
     """
 
@@ -61,7 +61,7 @@ class StaticTopK:
         check_share("quantile", quantile)
         self.quantile = quantile
 
-    def fit(self, blocks: Iterable[Seen]) -> Self:
+    def fit(self, blocks: Iterable[ScoredQueries]) -> Self:
         """Learn from golds' ranks; of a side that was never asked for, from the other's."""
         seen = [(block.queries.predicts_tail, block.ranks) for block in blocks]
         if sum(len(ranks) for _, ranks in seen) == 0:
@@ -81,13 +81,13 @@ class StaticTopK:
     def k(self, side: Side) -> int:
         """How many candidates are kept where `side` is asked for."""
         if not hasattr(self, "ranks_"):
-            raise NotFittedError("StaticTopK has not been fitted. Call fit(seen_by(scorer, queries, known)).")
+            raise NotFittedError("StaticTopK has not been fitted. Call fit(score_in_blocks(scorer, queries, known)).")
         # Not interpolated: the least rank that the share of golds does not exceed. A mean rank may end in a half.
         return int(np.ceil(np.quantile(self.ranks_[side], self.quantile, method="inverted_cdf")))
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
         """The candidates of each query that go on, best first; what is masked never does."""
-        return best_first(queries, scores, np.where(queries.predicts_tail, self.k("tail"), self.k("head")))
+        return top_candidates(queries, scores, np.where(queries.predicts_tail, self.k("tail"), self.k("head")))
 
     def as_dict(self) -> dict[str, Any]:
         """The quantile, and the number of candidates it comes to."""

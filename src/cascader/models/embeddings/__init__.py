@@ -3,7 +3,7 @@
 from cascader.models.embeddings.embedding import Embedding, load_embedding
 from cascader.models.embeddings.external import PyKEENScorer, read_embedding
 from cascader.models.embeddings.interactions import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
-from cascader.models.embeddings.settings import Recipe
+from cascader.models.embeddings.settings import EmbeddingSettings
 from cascader.models.presets import preset, search_space
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "ComplEx",
     "Embedding",
     "PyKEENScorer",
-    "Recipe",
+    "EmbeddingSettings",
     "RotatE",
     "TransE",
     "load_embedding",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
-from cascader.models.embeddings.settings import Recipe
+from cascader.models.embeddings.settings import EmbeddingSettings
 from cascader.models.persistence import read_model, write_model
 from cascader.models.training import summary_of
 
@@ -27,14 +27,14 @@ class Embedding(ABC):
     """
 
     name: ClassVar[str]
-    #: Where a formula does better with other settings than `Recipe` has.
+    #: Where a formula does better with other settings than `EmbeddingSettings` has.
     defaults: ClassVar[dict[str, Any]] = {}
 
     entities_: Tensor  # (entities, entity width)
     relations_: Tensor  # (2 × relations, relation width)
 
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of Recipe, by name
-        self.recipe = Recipe.of({**self.defaults, **settings})
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of EmbeddingSettings, by name
+        self.settings = EmbeddingSettings.of({**self.defaults, **settings})
         self.history_: dict[str, Any] = {}
 
     # The formula: all that a model has of its own.
@@ -64,14 +64,14 @@ class Embedding(ABC):
         """The relation vectors that ask backwards, for embeddings that were trained without them."""
 
     def sizes(self, vectors: Tensor) -> Tensor:
-        """The absolute values that regularisers keep small."""
+        """The absolute values that regularizers keep small."""
         return vectors.abs()
 
     def initial(self, generator: torch.Generator, entity_count: int, relation_count: int) -> tuple[Tensor, Tensor]:
         """The first vectors of entities and relations."""
         widths = self.widths()
         shapes = [(entity_count, widths[0]), (2 * relation_count, widths[1])]
-        entities, relations = (torch.randn(*s, generator=generator) * self.recipe.initial_scale for s in shapes)
+        entities, relations = (torch.randn(*s, generator=generator) * self.settings.init_std for s in shapes)
         return entities, relations
 
     # Learning.
@@ -113,7 +113,7 @@ class Embedding(ABC):
     def save(self, folder: str | Path) -> None:
         """Write `model.safetensors`, then `model.json`."""
         tensors = {"entities": self.entities_, "relations": self.relations_}
-        write_model(Path(folder), self.name, FORMAT, self.recipe.as_dict(), self.history_, tensors)
+        write_model(Path(folder), self.name, FORMAT, self.settings.as_dict(), self.history_, tensors)
 
     @property
     def parameter_count(self) -> int:
@@ -122,7 +122,7 @@ class Embedding(ABC):
 
     def about(self) -> dict[str, Any]:
         """What there is to tell beside a figure: settings, and how the training went."""
-        return {"model": self.name, "recipe": self.recipe.as_dict(), "training": summary_of(self.history_)}
+        return {"model": self.name, "settings": self.settings.as_dict(), "training": summary_of(self.history_)}
 
     def load_vectors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph) -> "Embedding":
         """Take vectors that were trained before, after a look at their shapes."""
@@ -152,6 +152,6 @@ def load_embedding(folder: str | Path, kg: KnowledgeGraph) -> Embedding:
     from cascader.models.embeddings.interactions import EMBEDDINGS
 
     saved, tensors = read_model(Path(folder), EMBEDDINGS, FORMAT)
-    model = EMBEDDINGS[saved["model"]](**saved["recipe"])
+    model = EMBEDDINGS[saved["model"]](**saved["settings"])
     model.history_ = saved["history"]
     return model.load_vectors(tensors, kg)

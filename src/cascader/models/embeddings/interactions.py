@@ -38,15 +38,15 @@ def _distances(left: Tensor, right: Tensor) -> Tensor:
 #: Distances are not products: small first vectors would all be equally near, and N3 pulls them together.
 _OF_DISTANCES: dict[str, Any] = {
     "loss": "negative-sampling",
-    "optimiser": "adam",
+    "optimizer": "adam",
     "learning_rate": 1e-3,
-    "regulariser": "none",
-    "initial_scale": 0.1,
+    "regularizer": "none",
+    "init_std": 0.1,
 }
 
 
 class RESCAL(Embedding):
-    """hᵀ R t, with a matrix for each relation (Nickel et al., 2011). The settings are those of `Recipe`.
+    """hᵀ R t, with a matrix for each relation (Nickel et al., 2011). The settings are those of `EmbeddingSettings`.
 
     >>> from cascader import KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
@@ -57,25 +57,25 @@ class RESCAL(Embedding):
     name = "rescal"
     defaults: ClassVar[dict[str, Any]] = {
         "dim": 128,
-        "optimiser": "adam",
+        "optimizer": "adam",
         "learning_rate": 1e-3,
         "dropout": 0.3,
-        "regulariser": "none",
-        "initial_scale": 0.1,
+        "regularizer": "none",
+        "init_std": 0.1,
     }
 
     def widths(self) -> tuple[int, int]:
         """A relation is a matrix, its rows one after the other."""
-        return self.recipe.dim, self.recipe.dim**2
+        return self.settings.dim, self.settings.dim**2
 
     def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
         """The row vector hᵀ R."""
-        matrices = relations.view(-1, self.recipe.dim, self.recipe.dim)
+        matrices = relations.view(-1, self.settings.dim, self.settings.dim)
         return torch.bmm(anchors[:, None, :], matrices)[:, 0]
 
     def reversed(self, relations: Tensor) -> Tensor:
         """hᵀ R t = tᵀ Rᵀ h."""
-        return relations.view(-1, self.recipe.dim, self.recipe.dim).mT.reshape(relations.shape)
+        return relations.view(-1, self.settings.dim, self.settings.dim).mT.reshape(relations.shape)
 
     def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
         """The dot product with every tail."""
@@ -83,7 +83,7 @@ class RESCAL(Embedding):
 
 
 class TransE(Embedding):
-    """-‖h + r - t‖ (Bordes et al., 2013). The settings are those of `Recipe`.
+    """-‖h + r - t‖ (Bordes et al., 2013). The settings are those of `EmbeddingSettings`.
 
     >>> from cascader import KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
@@ -96,7 +96,7 @@ class TransE(Embedding):
 
     def widths(self) -> tuple[int, int]:
         """One number a coordinate."""
-        return self.recipe.dim, self.recipe.dim
+        return self.settings.dim, self.settings.dim
 
     def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
         """Move along the relation."""
@@ -108,15 +108,15 @@ class TransE(Embedding):
 
     def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
         """The nearer, the better."""
-        return -_distances(expected, entities) if self.recipe.norm == 2 else -torch.cdist(expected, entities, p=1)
+        return -_distances(expected, entities) if self.settings.norm == 2 else -torch.cdist(expected, entities, p=1)
 
     def pairwise(self, expected: Tensor, entities: Tensor) -> Tensor:
         """The same for pairs."""
-        return -torch.linalg.vector_norm(expected - entities, ord=self.recipe.norm, dim=1)
+        return -torch.linalg.vector_norm(expected - entities, ord=self.settings.norm, dim=1)
 
 
 class ComplEx(Embedding):
-    """Re⟨h, r, conj(t)⟩ (Trouillon et al., 2016). The settings are those of `Recipe`.
+    """Re⟨h, r, conj(t)⟩ (Trouillon et al., 2016). The settings are those of `EmbeddingSettings`.
 
     >>> from cascader import KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
@@ -128,7 +128,7 @@ class ComplEx(Embedding):
 
     def widths(self) -> tuple[int, int]:
         """Real and imaginary part of each coordinate."""
-        return 2 * self.recipe.dim, 2 * self.recipe.dim
+        return 2 * self.settings.dim, 2 * self.settings.dim
 
     def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
         """The complex product h r."""
@@ -154,7 +154,7 @@ class ComplEx(Embedding):
 
 
 class RotatE(Embedding):
-    """-‖h ∘ r - t‖, where r turns each complex coordinate by an angle (Sun et al., 2019); settings as in `Recipe`.
+    """-‖h ∘ r - t‖, where r turns each complex coordinate by an angle (Sun et al., 2019).
 
     >>> from cascader import KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
@@ -167,7 +167,7 @@ class RotatE(Embedding):
 
     def widths(self) -> tuple[int, int]:
         """Complex entities; an angle a coordinate for relations."""
-        return 2 * self.recipe.dim, self.recipe.dim
+        return 2 * self.settings.dim, self.settings.dim
 
     def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
         """Turn the anchor."""
@@ -187,7 +187,7 @@ class RotatE(Embedding):
 
     def sizes(self, vectors: Tensor) -> Tensor:
         """The moduli of the coordinates; angles have none to keep small."""
-        return _moduli(vectors) if vectors.shape[1] == 2 * self.recipe.dim else torch.zeros_like(vectors)
+        return _moduli(vectors) if vectors.shape[1] == 2 * self.settings.dim else torch.zeros_like(vectors)
 
     def initial(self, generator: torch.Generator, entity_count: int, relation_count: int) -> tuple[Tensor, Tensor]:
         """Any angle is as likely as another."""

@@ -42,7 +42,7 @@ class Search:
             raise DataError(f"{kg.name} has no valid triples to search on. Hold some back, or train without --trials.")
         self._model, self._settings, self._kg, self._folder = model, settings, kg, folder
         self._space = {name: values for name, values in search_space(model).items() if name not in fixed}
-        self._seed = int(EMBEDDINGS[model](**settings).recipe.seed)
+        self._seed = int(EMBEDDINGS[model](**settings).settings.seed)
         self.trials = self._resumed()
 
     def run(self, count: int, max_minutes: float = math.inf) -> Embedding:

@@ -7,7 +7,7 @@ import numpy as np
 
 from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph, Queries
-from cascader.models.costs import Cost, seconds_a_step, seconds_for
+from cascader.models.costs import Cost, seconds_for, seconds_per_step
 from cascader.models.embeddings.embedding import Embedding
 from cascader.models.embeddings.training import Training, check_trainable
 
@@ -15,14 +15,14 @@ from cascader.models.embeddings.training import Training, check_trainable
 _TRIPLES = 20_000
 
 
-def measure_embedding(model: Embedding, kg: KnowledgeGraph) -> Cost:
+def time_embedding(model: Embedding, kg: KnowledgeGraph) -> Cost:
     """Train `model` for a moment, and foretell the rest; it can score afterwards, but has learnt next to nothing."""
     check_trainable(model, kg)
-    recipe, sample = model.recipe, _sample(kg)
+    settings, sample = model.settings, _sample(kg)
     started = time.perf_counter()
     training = Training(model, sample)
     preparing = (time.perf_counter() - started) * len(kg.train) / len(sample.train)
-    step = seconds_a_step(training.steps(1))
+    step = seconds_per_step(training.steps(1))
     model.entities_, model.relations_ = model.entities_.detach(), model.relations_.detach()
 
     def look(count: int) -> None:
@@ -30,10 +30,10 @@ def measure_embedding(model: Embedding, kg: KnowledgeGraph) -> Cost:
 
     return Cost(
         preparing=preparing,
-        epoch=step * -(-_row_count(model, kg) // recipe.batch_size),
+        epoch=step * -(-_row_count(model, kg) // settings.batch_size),
         look=seconds_for(look, len(kg.valid)),
-        epochs=recipe.epochs,
-        valid_every=recipe.valid_every,
+        epochs=settings.epochs,
+        valid_every=settings.valid_every,
         parameters=model.parameter_count,
     )
 
@@ -47,7 +47,7 @@ def _sample(kg: KnowledgeGraph) -> KnowledgeGraph:
 def _row_count(model: Embedding, kg: KnowledgeGraph) -> int:
     """How many rows an epoch has: a question with its answers, or with as many as share a row."""
     facts = Queries.from_triples(kg.train)
-    if model.recipe.loss == "negative-sampling":
+    if model.settings.loss == "negative-sampling":
         return len(facts)
-    answers = np.bincount(facts.questions()[1])
-    return int(np.ceil(answers / model.recipe.answers_a_row).sum())
+    answers = np.bincount(facts.unique()[1])
+    return int(np.ceil(answers / model.settings.answers_per_row).sum())

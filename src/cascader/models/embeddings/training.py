@@ -1,4 +1,4 @@
-"""Train an embedding: batches, losses, regularisers, and a look at valid."""
+"""Train an embedding: batches, losses, regularizers, and a look at valid."""
 
 import os
 import time
@@ -25,9 +25,9 @@ from cascader.models.training.optimizers import memory_of, restore_memory
 def fit(model: Embedding, kg: KnowledgeGraph, folder: Path | None, max_minutes: float) -> None:
     """Train `model` on `kg`, and leave in it the vectors that were best on valid."""
     check_trainable(model, kg)
-    recipe, started = model.recipe, time.monotonic()
+    settings, started = model.settings, time.monotonic()
     training = Training(model, kg)
-    schedule = Schedule(recipe.epochs, recipe.valid_every, recipe.patience, max_minutes)
+    schedule = Schedule(settings.epochs, settings.valid_every, settings.patience, max_minutes)
     history = train(training, schedule, _checkpoint(model, kg, folder), time.monotonic() - started)
     model.entities_, model.relations_ = model.entities_.detach(), model.relations_.detach()
     model.history_ = history.as_dict()
@@ -37,9 +37,9 @@ def _checkpoint(model: Embedding, kg: KnowledgeGraph, folder: Path | None) -> Ch
     if folder is None:
         return None
     # More epochs or more patience may be asked for later; anything else makes it another training.
-    settings = {k: v for k, v in model.recipe.as_dict().items() if k not in ("epochs", "patience")}
+    settings = {k: v for k, v in model.settings.as_dict().items() if k not in ("epochs", "patience")}
     identity = {"model": model.name, "data hash": kg.data_hash, **settings}
-    return Checkpoint(folder / "checkpoint.safetensors", identity, type(model)().recipe.as_dict())
+    return Checkpoint(folder / "checkpoint.safetensors", identity, type(model)().settings.as_dict())
 
 
 def check_trainable(model: Embedding, kg: KnowledgeGraph) -> None:
@@ -50,18 +50,19 @@ def check_trainable(model: Embedding, kg: KnowledgeGraph) -> None:
 
 
 def _check_memory(model: Embedding, kg: KnowledgeGraph) -> None:
-    """Refuse what cannot fit: weights, gradients, the optimiser's memory, the best weights, and a batch of scores."""
+    """Refuse what cannot fit: weights, gradients, the optimizer's memory, the best weights, and a batch of scores."""
     entity_width, relation_width = model.widths()
     weights = len(kg.entities) * entity_width + 2 * len(kg.relations) * relation_width
-    needed = 4 * (6 * weights + 3 * model.recipe.batch_size * len(kg.entities))
+    needed = 4 * (6 * weights + 3 * model.settings.batch_size * len(kg.entities))
     try:
         there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return
     if needed > there:
         raise SettingsError(
-            f"training {model.name} with dim {model.recipe.dim} and batch_size {model.recipe.batch_size} on {kg.name} "
-            f"needs about {needed / 1e9:.0f} GB, and this machine has {there / 1e9:.0f}. Lower dim or batch_size."
+            f"training {model.name} with dim {model.settings.dim} and batch_size {model.settings.batch_size} on "
+            f"{kg.name} needs about {needed / 1e9:.0f} GB, and this machine has {there / 1e9:.0f}. "
+            "Lower dim or batch_size."
         )
 
 
@@ -81,17 +82,17 @@ class Training:
     """What the loop trains: an embedding on a graph."""
 
     def __init__(self, model: Embedding, kg: KnowledgeGraph) -> None:
-        recipe = model.recipe
-        generator = torch.Generator().manual_seed(recipe.seed)
+        settings = model.settings
+        generator = torch.Generator().manual_seed(settings.seed)
         entities, relations = model.initial(generator, len(kg.entities), len(kg.relations))
         model.entities_, model.relations_ = entities.requires_grad_(), relations.requires_grad_()
-        self._model, self._kg, self._recipe = model, kg, recipe
+        self._model, self._kg, self._recipe = model, kg, settings
         parameters = [model.entities_, model.relations_]
-        kind = torch.optim.Adagrad if recipe.optimiser == "adagrad" else torch.optim.Adam
-        self._optimiser: torch.optim.Optimizer = kind(parameters, lr=recipe.learning_rate)
+        kind = torch.optim.Adagrad if settings.optimizer == "adagrad" else torch.optim.Adam
+        self._optimizer: torch.optim.Optimizer = kind(parameters, lr=settings.learning_rate)
         self._known = KnownAnswers(kg.train, len(kg.entities), len(kg.relations))
         self._facts = Queries.from_triples(kg.train)
-        self._question_of = self._facts.questions()[1]
+        self._question_of = self._facts.unique()[1]
 
     def train_epoch(self, epoch: int) -> float:
         """Train on every fact once from each side, and return the mean loss."""
@@ -107,12 +108,12 @@ class Training:
         """Train an epoch batch by batch, each with its loss and how many rows it had."""
         generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + epoch)
         for batch in self._batches(epoch):
-            self._optimiser.zero_grad()
+            self._optimizer.zero_grad()
             loss = self._loss(batch, generator)
             loss.backward()  # type: ignore[no-untyped-call]
             # Said aloud, or torch warns that nobody has decided.
             with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
-                self._optimiser.step()
+                self._optimizer.step()
             yield loss.item(), len(batch.queries)
 
     def _batches(self, epoch: int) -> Iterator[_Batch]:
@@ -120,7 +121,7 @@ class Training:
         facts, row_of = self._rows(rng)
         starts = np.searchsorted(row_of, np.arange(row_of[-1] + 2))  # of each row's facts
         order = rng.permutation(len(starts) - 1)
-        answers_a_row = len(facts) / len(order)
+        answers_per_row = len(facts) / len(order)
         for first in range(0, len(order), self._recipe.batch_size):
             chosen = order[first : first + self._recipe.batch_size]
             counts = starts[chosen + 1] - starts[chosen]
@@ -133,7 +134,7 @@ class Training:
                 relations=torch.from_numpy(directed(queries, len(self._kg.relations))),
                 golds=torch.from_numpy(golds.astype(np.int64)),
                 rows=rows,
-                weights=self._weights(rows, len(chosen), answers_a_row),
+                weights=self._weights(rows, len(chosen), answers_per_row),
                 queries=queries,
             )
 
@@ -141,9 +142,9 @@ class Training:
         """The facts in the order of their rows, and the row of each; shapes (facts,).
 
         Answers that share a row share its scores: the same loss as a row an answer, for far fewer products, but also
-        for fewer steps of the optimiser.
+        for fewer steps of the optimizer.
         """
-        at_most = 1 if self._recipe.loss == "negative-sampling" else self._recipe.answers_a_row
+        at_most = 1 if self._recipe.loss == "negative-sampling" else self._recipe.answers_per_row
         shuffled = rng.permutation(len(self._facts))
         facts = shuffled[np.argsort(self._question_of[shuffled], kind="stable")]
         questions = self._question_of[facts]
@@ -151,41 +152,41 @@ class Training:
         is_first = place % at_most == 0
         return facts, np.cumsum(is_first) - 1
 
-    def _weights(self, rows: Tensor, row_count: int, answers_a_row: float) -> Tensor:
+    def _weights(self, rows: Tensor, row_count: int, answers_per_row: float) -> Tensor:
         """What each answer counts: all alike, or a question's answers as much as another's."""
         if self._recipe.loss == "k-vs-all":
             return 1 / (row_count * torch.bincount(rows)[rows])
-        return torch.full(rows.shape, 1 / (row_count * answers_a_row))
+        return torch.full(rows.shape, 1 / (row_count * answers_per_row))
 
     def _loss(self, batch: _Batch, generator: torch.Generator) -> Tensor:
-        model, recipe = self._model, self._recipe
+        model, settings = self._model, self._recipe
         anchors = self._entities(batch.anchors)
         relations = embedding(batch.relations, model.relations_)
         golds = self._entities(batch.golds)
         expected = model.translate(
-            _dropped(anchors, recipe.dropout, generator), _dropped(relations, recipe.relation_dropout, generator)
+            _dropped(anchors, settings.dropout, generator), _dropped(relations, settings.relation_dropout, generator)
         )
-        if recipe.loss == "negative-sampling":
+        if settings.loss == "negative-sampling":
             loss = self._sampled_loss(batch, expected, golds, generator)
         else:
             entities, answers = self._compared(batch.golds, generator)
             scores = model.similarity(expected, entities)
-            loss = softmax_loss(scores, batch.rows, answers, batch.weights, recipe.label_smoothing)
-        if recipe.relation_weight:
+            loss = softmax_loss(scores, batch.rows, answers, batch.weights, settings.label_smoothing)
+        if settings.relation_weight:
             scores = model.relation_scores(anchors.index_select(0, batch.rows), golds, model.relations_)
             losses = cross_entropy(scores, batch.relations[batch.rows], reduction="none")
-            loss = loss + recipe.relation_weight * (losses @ batch.weights)
-        if recipe.regulariser != "none" and recipe.regulariser_weight:
+            loss = loss + settings.relation_weight * (losses @ batch.weights)
+        if settings.regularizer != "none" and settings.regularizer_weight:
             of_questions = torch.zeros(len(anchors)).index_add_(0, batch.rows, batch.weights)
             penalty = self._penalty(anchors) @ of_questions + self._penalty(relations) @ of_questions
-            loss = loss + recipe.regulariser_weight * (penalty + self._penalty(golds) @ batch.weights)
+            loss = loss + settings.regularizer_weight * (penalty + self._penalty(golds) @ batch.weights)
         return loss
 
     def _entities(self, places: Tensor) -> Tensor:
         """Vectors of entities; shape (places, entity width)."""
         # embedding() and not indexing: its gradient adds up in a fixed order, so that a resumed training is the same.
-        # A sparse gradient spares the optimiser the entities that a batch has not touched.
-        is_sparse = self._recipe.loss == "1-vs-sample" and self._recipe.optimiser == "adagrad"
+        # A sparse gradient spares the optimizer the entities that a batch has not touched.
+        is_sparse = self._recipe.loss == "1-vs-sample" and self._recipe.optimizer == "adagrad"
         return embedding(places, self._model.entities_, sparse=is_sparse)
 
     def _compared(self, golds: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -197,20 +198,20 @@ class Training:
         return self._entities(compared), torch.searchsorted(compared, golds)
 
     def _sampled_loss(self, batch: _Batch, expected: Tensor, golds: Tensor, generator: torch.Generator) -> Tensor:
-        model, recipe = self._model, self._recipe
-        sampled = sample_entities(recipe.negatives, len(self._kg.entities), generator)
+        model, settings = self._model, self._recipe
+        sampled = sample_entities(settings.negatives, len(self._kg.entities), generator)
         negative = is_negative(sampled, self._known.of(batch.queries), len(self._kg.entities))
         return self_adversarial(
             model.pairwise(expected, golds),
             model.similarity(expected, self._entities(sampled)),
             negative,
-            recipe.margin,
-            recipe.adversarial_temperature,
+            settings.margin,
+            settings.adversarial_temperature,
         )
 
     def _penalty(self, used: Tensor) -> Tensor:
         """Keep what a batch uses small, the frequent more often (Lacroix et al., 2018); shape (vectors,)."""
-        power = 3.0 if self._recipe.regulariser == "n3" else self._recipe.regulariser_power
+        power = 3.0 if self._recipe.regularizer == "n3" else self._recipe.regularizer_power
         return (self._model.sizes(used) ** power).sum(dim=1)
 
     def validate(self) -> float | None:
@@ -224,17 +225,17 @@ class Training:
         """The vectors."""
         return {"entities": self._model.entities_.detach(), "relations": self._model.relations_.detach()}
 
-    def optimiser_state(self) -> dict[str, Tensor]:
-        """What the optimiser remembers of each vector."""
-        return memory_of(self._optimiser)
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """What the optimizer remembers of each vector."""
+        return memory_of(self._optimizer)
 
-    def load(self, weights: Mapping[str, Tensor], optimiser_state: Mapping[str, Tensor] | None) -> None:
-        """Take vectors, and the optimiser's memory if it is to go on."""
+    def load(self, weights: Mapping[str, Tensor], optimizer_state: Mapping[str, Tensor] | None) -> None:
+        """Take vectors, and the optimizer's memory if it is to go on."""
         with torch.no_grad():
             self._model.entities_.copy_(weights["entities"])
             self._model.relations_.copy_(weights["relations"])
-        if optimiser_state:
-            restore_memory(self._optimiser, optimiser_state)
+        if optimizer_state:
+            restore_memory(self._optimizer, optimizer_state)
 
 
 def _dropped(vectors: Tensor, share: float, generator: torch.Generator) -> Tensor:

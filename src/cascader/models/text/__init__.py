@@ -2,6 +2,6 @@
 
 from cascader.models.text.cross_encoder import CrossEncoder, load_cross_encoder
 from cascader.models.text.dual_encoder import DualEncoder, load_dual_encoder
-from cascader.models.text.settings import CrossRecipe, DualRecipe
+from cascader.models.text.settings import CrossSettings, DualSettings
 
-__all__ = ["CrossEncoder", "CrossRecipe", "DualEncoder", "DualRecipe", "load_cross_encoder", "load_dual_encoder"]
+__all__ = ["CrossEncoder", "CrossSettings", "DualEncoder", "DualSettings", "load_cross_encoder", "load_dual_encoder"]

@@ -18,11 +18,11 @@ from cascader.models.text.batches import token_batches
 from cascader.models.text.cross_training import CrossTraining
 from cascader.models.text.heads import MatchingHead, PairHead
 from cascader.models.text.int8 import Int8Layers, UpperLayers, export_int8
-from cascader.models.text.match_pretraining import learn_to_match
-from cascader.models.text.pairs import PairReader, Pairs
+from cascader.models.text.match_pretraining import pretrain_matching
+from cascader.models.text.pairs import PairEncoder, Pairs
 from cascader.models.text.precision import Layers, in_bfloat16, in_int8
 from cascader.models.text.sampling import sampled
-from cascader.models.text.settings import CrossRecipe
+from cascader.models.text.settings import CrossSettings
 from cascader.models.text.text_model import LanguageTier, under_prefix, with_prefix
 from cascader.models.text.texts import GraphTexts, Tokens, text_of
 from cascader.models.training import Trainable
@@ -37,10 +37,10 @@ _PAIRS_TO_MEASURE = 192
 _INT8_LOSS = 0.002
 
 
-class CrossEncoder(LanguageTier[CrossRecipe]):
+class CrossEncoder(LanguageTier[CrossSettings]):
     """Scores an answer by reading it together with the question.
 
-    The settings are those of `CrossRecipe`. `fit(kg, earlier=kge)` learns to tell golds from what the earlier tiers
+    The settings are those of `CrossSettings`. `fit(kg, earlier=kge)` learns to tell golds from what the earlier tiers
     like best, and stops when reranking their top no longer gains on valid.
 
     >>> from cascader import Candidates, Entity, KnowledgeGraph, Relation
@@ -55,34 +55,34 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
     beside_earlier = "to rerank"
     _layers: Layers
 
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of CrossRecipe, by name
-        super().__init__(CrossRecipe.of(settings))
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of CrossSettings, by name
+        super().__init__(CrossSettings.of(settings))
         self.pairs_scored = 0  #: how many pairs it has read so far, each distinct pair of a call once
 
     # Learning.
 
     def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
-        self._build(load_base_model(self.recipe.base), kg)
+        self._build(load_base_model(self.settings.base), kg)
         self._reader.read_all()
         if isinstance(self._head, MatchingHead):
-            learn_to_match(self._head.match, self._reader, kg, self.recipe.matching_epochs, self.recipe.seed)
+            pretrain_matching(self._head.match, self._reader, kg, self.settings.pretraining_epochs, self.settings.seed)
         self._layers = UpperLayers(self._reader.upper, self._head)
-        queries = Queries.from_triples(sampled(kg.valid, self.recipe.valid_triples, self.recipe.seed))
+        queries = Queries.from_triples(sampled(kg.valid, self.settings.valid_triples, self.settings.seed))
 
         def judge() -> float | None:
             """How well the top of the earlier tier is reranked now."""
             if len(queries) == 0 or earlier is None:
                 return None
-            return best_reranking(earlier, self, kg, queries, TopK(self.recipe.valid_top)).mrr
+            return best_reranking(earlier, self, kg, queries, TopK(self.settings.valid_top_k)).mrr
 
-        return CrossTraining(self._reader, self._head, self.recipe, kg, earlier, judge)
+        return CrossTraining(self._reader, self._head, self.settings, kg, earlier, judge)
 
     def _length(self) -> int:
-        return self.recipe.rounds
+        return self.settings.rounds
 
     def _finish(self, training: Trainable) -> None:
         self._ready()
-        if self.recipe.precision == "int8":
+        if self.settings.precision == "int8":
             self._try_int8(training.validate)
 
     def _ready(self) -> None:
@@ -90,11 +90,11 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
         self._reader.eval()
         self._head.eval()
         layers = UpperLayers(self._reader.upper, self._head).eval()
-        self._layers = in_bfloat16(layers) if self.recipe.precision == "bfloat16" else layers
+        self._layers = in_bfloat16(layers) if self.settings.precision == "bfloat16" else layers
 
     def _try_int8(self, judge: Callable[[], float | None]) -> None:
         """Score in eight bits if valid sees next to no difference, and write down what it saw."""
-        if self._reader.is_shallow:  # next to nothing is left to be made faster
+        if self._reader.has_single_joint_layer:  # next to nothing is left to be made faster
             return
         whole, before = self._layers, judge()
         self._layers = in_int8(UpperLayers(self._reader.upper, self._head).eval(), self._base.width)
@@ -106,17 +106,17 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
 
     def _build(self, base: BaseModel, kg: KnowledgeGraph) -> None:
         self._base, self._relation_count, self._entity_count = base, len(kg.relations), len(kg.entities)
-        texts = GraphTexts.of(kg, base, self.recipe.max_tokens)
-        self._reader = PairReader(base, texts, self.recipe.split_layer)
-        if self.recipe.matching_epochs and not self._reader.is_shallow:
+        texts = GraphTexts.of(kg, base, self.settings.max_tokens)
+        self._reader = PairEncoder(base, texts, self.settings.split_layer)
+        if self.settings.pretraining_epochs and not self._reader.has_single_joint_layer:
             raise SettingsError(
-                f"matching_epochs is {self.recipe.matching_epochs}, but {len(self._reader.upper)} layers see the pair: "
-                f"only where it is one can texts be matched. Set split_layer={base.layer_count - 1}, or "
-                "matching_epochs=0."
+                f"pretraining_epochs is {self.settings.pretraining_epochs}, but {len(self._reader.upper)} layers see "
+                f"the pair: only where it is one can texts be matched. Set split_layer={base.layer_count - 1}, or "
+                "pretraining_epochs=0."
             )
-        head = MatchingHead if self.recipe.matching_epochs else PairHead
+        head = MatchingHead if self.settings.pretraining_epochs else PairHead
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.recipe.seed)
+            torch.manual_seed(self.settings.seed)
             self._head: PairHead = head(base.width, len(kg.relations))
 
     # Scoring.
@@ -136,15 +136,15 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
 
     def _blocks(self, pairs: Pairs) -> Iterator[IntArray]:
         """Pairs to be read together: of like length, or, where a text is looked at once, with many texts in common."""
-        if self._reader.is_shallow:  # distinct pairs stand by relation and anchor
+        if self._reader.has_single_joint_layer:  # distinct pairs stand by relation and anchor
             for start in range(0, len(pairs), _PAIRS_AT_ONCE):
                 yield np.arange(start, min(start + _PAIRS_AT_ONCE, len(pairs)))
         else:
-            yield from token_batches(self._reader.lengths(pairs), self.recipe.tokens_at_once)
+            yield from token_batches(self._reader.lengths(pairs), self.settings.batch_tokens)
 
     def _read(self, pairs: Pairs) -> Tensor:
         """Scores; shape (pairs,)."""
-        if self._reader.is_shallow:
+        if self._reader.has_single_joint_layer:
             scores: Tensor = self._head(self._reader(pairs))
             return scores
         return self._layers(*self._reader.lower(pairs))
@@ -155,7 +155,7 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
         Where pairs share a text that is looked at once, the first of them pays for it.
         """
         pairs = self._pairs(queries, candidates)
-        if not self._reader.is_shallow:
+        if not self._reader.has_single_joint_layer:
             return self._reader.lengths(pairs)
         tokens = np.zeros(len(pairs), dtype=np.int64)
         for places in self._blocks(pairs):
@@ -165,14 +165,14 @@ class CrossEncoder(LanguageTier[CrossRecipe]):
     @property
     def pairs_to_measure(self) -> int:
         """How many it takes to see how fast it is: enough to share as many texts as they will."""
-        return _PAIRS_AT_ONCE if self._reader.is_shallow else _PAIRS_TO_MEASURE
+        return _PAIRS_AT_ONCE if self._reader.has_single_joint_layer else _PAIRS_TO_MEASURE
 
     def _pairs(self, queries: Queries, candidates: Candidates) -> Pairs:
         return Pairs.of(queries, candidates, self._relation_count)
 
     def about_new(self, entities: Sequence[Entity]) -> "CrossEncoder":
         """What answers questions about entities that the graph does not have, by their places."""
-        new = Tokens.of([text_of(entity) for entity in entities], self._base, self.recipe.max_tokens)
+        new = Tokens.of([text_of(entity) for entity in entities], self._base, self.settings.max_tokens)
         scorer = copy.copy(self)
         scorer._reader = self._reader.about_new(new)
         return scorer

@@ -11,8 +11,8 @@ from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.models.embeddings.embedding import directed
 from cascader.models.text.dual_training import hard_negatives
 from cascader.models.text.heads import PairHead
-from cascader.models.text.pairs import PairReader, Pairs
-from cascader.models.text.settings import CrossRecipe
+from cascader.models.text.pairs import PairEncoder, Pairs
+from cascader.models.text.settings import CrossSettings
 from cascader.models.training.optimizers import memory_of, restore_memory
 from cascader.scoring.scorer import Scorer
 
@@ -21,25 +21,25 @@ _KG_BERT_RELATION_WEIGHT = 0.25
 
 
 class CrossTraining:
-    """What the loop trains: a reader of pairs and its head. An "epoch" of the loop is a round of `round_queries`."""
+    """What the loop trains: a pair encoder and its head. The loop's epoch is a round of `queries_per_round`."""
 
     def __init__(
         self,
-        reader: PairReader,
+        reader: PairEncoder,
         head: PairHead,
-        recipe: CrossRecipe,
+        settings: CrossSettings,
         kg: KnowledgeGraph,
         earlier: Scorer | None,
         judge: Callable[[], float | None],
     ) -> None:
-        self._reader, self._head, self._recipe, self._kg, self._judge = reader, head, recipe, kg, judge
+        self._reader, self._head, self._recipe, self._kg, self._judge = reader, head, settings, kg, judge
         self._modules = nn.ModuleDict({"reader": reader, "head": head})
         parameters = [parameter for parameter in self._modules.parameters() if parameter.requires_grad]
-        self._optimiser = torch.optim.AdamW(parameters, lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+        self._optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
         self._queries = Queries.from_triples(kg.train)
         self._known = kg.known(("train",))
-        questions, self._question_of = self._queries.questions()
-        pool = recipe.hard_pool if recipe.objective == "listwise" else 0
+        questions, self._question_of = self._queries.unique()
+        pool = settings.hard_negative_pool if settings.objective == "listwise" else 0
         self._hard = hard_negatives(earlier, questions, self._known, pool).numpy()
 
     def train_epoch(self, epoch: int) -> float:
@@ -58,11 +58,11 @@ class CrossTraining:
         with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
             torch.manual_seed(self._recipe.seed * 1_000_003 + epoch)
             for places in self._batches(epoch):
-                self._optimiser.zero_grad()
+                self._optimizer.zero_grad()
                 loss = self._loss(places, rng)
                 loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(self._modules.parameters(), 1.0)
-                self._optimiser.step()
+                self._optimizer.step()
                 yield loss.item()
 
     @property
@@ -72,7 +72,7 @@ class CrossTraining:
 
     @property
     def _round_size(self) -> int:
-        return min(self._recipe.round_queries, len(self._queries))  # on a small graph, one pass
+        return min(self._recipe.queries_per_round, len(self._queries))  # on a small graph, one pass
 
     def _batches(self, epoch: int) -> Iterator[IntArray]:
         """The queries of a round: the passes over train lie one after the other, each in an order of its own."""
@@ -138,15 +138,15 @@ class CrossTraining:
         """What is learnt: the upper layers, the marks of the parts, and the head."""
         return {name: p.detach() for name, p in self._modules.named_parameters() if p.requires_grad}
 
-    def optimiser_state(self) -> dict[str, Tensor]:
-        """What the optimiser remembers of each weight."""
-        return memory_of(self._optimiser)
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """What the optimizer remembers of each weight."""
+        return memory_of(self._optimizer)
 
-    def load(self, weights: Mapping[str, Tensor], optimiser_state: Mapping[str, Tensor] | None) -> None:
-        """Take weights, and the optimiser's memory if it is to go on."""
+    def load(self, weights: Mapping[str, Tensor], optimizer_state: Mapping[str, Tensor] | None) -> None:
+        """Take weights, and the optimizer's memory if it is to go on."""
         with torch.no_grad():
             for name, parameter in self._modules.named_parameters():
                 if parameter.requires_grad:
                     parameter.copy_(weights[name])
-        if optimiser_state:
-            restore_memory(self._optimiser, optimiser_state)
+        if optimizer_state:
+            restore_memory(self._optimizer, optimizer_state)

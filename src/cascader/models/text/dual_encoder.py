@@ -20,8 +20,8 @@ from cascader.models.embeddings.embedding import directed
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.dual_training import DualTraining
 from cascader.models.text.sampling import sampled
-from cascader.models.text.settings import DualRecipe
-from cascader.models.text.text_encoder import FixedReader, Reader, TextReader
+from cascader.models.text.settings import DualSettings
+from cascader.models.text.text_encoder import CachedEncoder, Reader, TextEncoder
 from cascader.models.text.text_model import LanguageTier, under_prefix, with_prefix
 from cascader.models.text.texts import GraphTexts
 from cascader.models.text.towers import Towers, build_towers
@@ -34,10 +34,10 @@ _PAIRS_AT_ONCE = 200_000
 VALID_TRIPLES = 1000
 
 
-class DualEncoder(LanguageTier[DualRecipe]):
+class DualEncoder(LanguageTier[DualSettings]):
     """Scores an answer by how near its text is to the question's.
 
-    The settings are those of `DualRecipe`. `fit(kg, earlier=kge)` trains for the sum with an earlier tier: it stops
+    The settings are those of `DualSettings`. `fit(kg, earlier=kge)` trains for the sum with an earlier tier: it stops
     when the sum no longer gains on valid, and can take its hard negatives from there.
 
     >>> from cascader import Entity, KnowledgeGraph, Relation
@@ -51,15 +51,15 @@ class DualEncoder(LanguageTier[DualRecipe]):
     beside_earlier = "for a sum"
     entities_: Tensor  # (entities, coordinates)
 
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of DualRecipe, by name
-        super().__init__(DualRecipe.of(settings))
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of DualSettings, by name
+        super().__init__(DualSettings.of(settings))
 
     # Learning.
 
     def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
-        self._trained = self._text_reader(self.recipe.base, kg)
+        self._trained = self._text_reader(self.settings.base, kg)
         self._build(self._trained.base.width, kg)
-        queries = Queries.from_triples(sampled(kg.valid, VALID_TRIPLES, self.recipe.seed))
+        queries = Queries.from_triples(sampled(kg.valid, VALID_TRIPLES, self.settings.seed))
 
         def judge() -> float | None:
             """How good the towers are now, in the sum if there is one."""
@@ -70,10 +70,10 @@ class DualEncoder(LanguageTier[DualRecipe]):
                 return mean_reciprocal_rank(self, queries, kg.known(known_splits("valid")))
             return best_sum(earlier, self, kg, queries).mrr
 
-        return DualTraining(self._towers, self._trained, self.recipe, kg, earlier, judge)
+        return DualTraining(self._towers, self._trained, self.settings, kg, earlier, judge)
 
     def _length(self) -> int:
-        return self.recipe.epochs
+        return self.settings.epochs
 
     def _finish(self, training: Trainable) -> None:
         base = self._trained.base
@@ -81,15 +81,15 @@ class DualEncoder(LanguageTier[DualRecipe]):
         self._towers.eval()
         self._take(self._fixed(self._trained.eval()))
 
-    def _text_reader(self, base: str, kg: KnowledgeGraph) -> TextReader:
+    def _text_reader(self, base: str, kg: KnowledgeGraph) -> TextEncoder:
         model = load_base_model(base)
-        return TextReader(model, GraphTexts.of(kg, model, self.recipe.max_tokens), self.recipe.tuned_layers)
+        return TextEncoder(model, GraphTexts.of(kg, model, self.settings.max_tokens), self.settings.trainable_layers)
 
     def _build(self, width: int, kg: KnowledgeGraph) -> None:
         self._relation_count, self._entity_count = len(kg.relations), len(kg.entities)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.recipe.seed)
-            self._towers: Towers = build_towers(width, len(kg.relations), self.recipe)
+            torch.manual_seed(self.settings.seed)
+            self._towers: Towers = build_towers(width, len(kg.relations), self.settings)
 
     @torch.no_grad()
     def _take(self, reader: Reader) -> None:
@@ -99,11 +99,11 @@ class DualEncoder(LanguageTier[DualRecipe]):
         self.entities_ = torch.cat([self._towers.entity_vectors(reader, some) for some in places])
 
     @torch.no_grad()
-    def _fixed(self, reader: TextReader) -> FixedReader:
+    def _fixed(self, reader: TextEncoder) -> CachedEncoder:
         """Read all texts a last time: from now on their vectors stay as they are."""
         places = torch.split(torch.arange(self._entity_count), _ENTITIES_AT_ONCE)
         entities = torch.cat([reader.entities(some) for some in places])
-        return FixedReader(entities, reader.relations(torch.arange(2 * self._relation_count)), lambda: reader)
+        return CachedEncoder(entities, reader.relations(torch.arange(2 * self._relation_count)), lambda: reader)
 
     # Scoring.
 
@@ -127,7 +127,7 @@ class DualEncoder(LanguageTier[DualRecipe]):
         """Vectors of questions, each distinct one read once; shape (queries, coordinates)."""
         if not hasattr(self, "entities_"):
             raise NotFittedError("the dual encoder has not been fitted. Call fit(kg), or load it from a folder.")
-        distinct, question_of = queries.questions()
+        distinct, question_of = queries.unique()
         anchors = torch.from_numpy(distinct.anchors).long()
         relations = torch.from_numpy(directed(distinct, self._relation_count))
         return self._towers.question_vectors(self._reader, anchors, relations)[torch.from_numpy(question_of)]
@@ -136,8 +136,8 @@ class DualEncoder(LanguageTier[DualRecipe]):
         """What answers questions about entities that the graph does not have: only their texts are read."""
         base, nothing = self._language_model(), np.empty((0, 3), dtype=np.int32)
         of_new = KnowledgeGraph(kg.name, tuple(entities), kg.relations, nothing, nothing, nothing)
-        texts = GraphTexts.of(of_new, base, self.recipe.max_tokens)
-        reader = TextReader(base, texts, self.recipe.tuned_layers).eval()
+        texts = GraphTexts.of(of_new, base, self.settings.max_tokens)
+        reader = TextEncoder(base, texts, self.settings.trainable_layers).eval()
         scorer = copy.copy(self)
         scorer._reader = reader
         with torch.inference_mode():
@@ -161,12 +161,12 @@ class DualEncoder(LanguageTier[DualRecipe]):
 
     def _encoder(self) -> BaseModel:
         """The language model itself; one that was saved is only now loaded."""
-        if not isinstance(self._reader, FixedReader):
+        if not isinstance(self._reader, CachedEncoder):
             raise NotFittedError("the dual encoder is still being trained.")
         return self._reader.model.base
 
     def _save_encoder(self, folder: Path) -> None:
-        if self.recipe.tuned_layers:
+        if self.settings.trainable_layers:
             self._encoder().save(folder / "encoder")
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -190,9 +190,9 @@ class DualEncoder(LanguageTier[DualRecipe]):
         self._towers.load_state_dict(under_prefix("towers/", tensors))
         self._towers.eval()
         self.entities_ = tensors["entities"]
-        base = str(folder / "encoder") if self.recipe.tuned_layers else self.recipe.base
+        base = str(folder / "encoder") if self.settings.trainable_layers else self.settings.base
         self._load_base = cache(lambda: load_base_model(base))
-        self._reader = FixedReader(texts["entities"], texts["relations"], lambda: self._text_reader(base, kg).eval())
+        self._reader = CachedEncoder(texts["entities"], texts["relations"], lambda: self._text_reader(base, kg).eval())
 
 
 @dataclass(frozen=True, eq=False)

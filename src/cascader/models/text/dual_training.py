@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.embeddings.embedding import directed
-from cascader.models.text.settings import DualRecipe
-from cascader.models.text.text_encoder import TextReader
-from cascader.models.text.towers import Asked, Towers
+from cascader.models.text.settings import DualSettings
+from cascader.models.text.text_encoder import TextEncoder
+from cascader.models.text.towers import Batch, Towers
 from cascader.models.training.negatives import sample_entities
 from cascader.models.training.optimizers import memory_of, restore_memory
 from cascader.scoring.scorer import Scorer
@@ -28,26 +28,26 @@ class DualTraining:
     def __init__(
         self,
         towers: Towers,
-        reader: TextReader,
-        recipe: DualRecipe,
+        reader: TextEncoder,
+        settings: DualSettings,
         kg: KnowledgeGraph,
         earlier: Scorer | None,
         judge: Callable[[], float | None],
     ) -> None:
-        self._towers, self._reader, self._recipe, self._kg, self._judge = towers, reader, recipe, kg, judge
+        self._towers, self._reader, self._recipe, self._kg, self._judge = towers, reader, settings, kg, judge
         self._modules = nn.ModuleDict({"towers": towers, "upper": reader.upper})
-        self._optimiser = torch.optim.AdamW(
+        self._optimizer = torch.optim.AdamW(
             [
-                {"params": list(towers.parameters()), "lr": recipe.learning_rate},
-                {"params": list(reader.upper.parameters()), "lr": recipe.encoder_learning_rate},
+                {"params": list(towers.parameters()), "lr": settings.learning_rate},
+                {"params": list(reader.upper.parameters()), "lr": settings.encoder_learning_rate},
             ],
-            weight_decay=recipe.weight_decay,
+            weight_decay=settings.weight_decay,
         )
         self._known = KnownAnswers(kg.train, len(kg.entities), len(kg.relations))
         queries = Queries.from_triples(kg.train)
-        self._questions = queries.questions()[0]
-        self._answers_a_question = len(queries) / len(self._questions)
-        self._hard = hard_negatives(earlier, self._questions, self._known, recipe.hard_negatives)
+        self._questions = queries.unique()[0]
+        self._answers_per_question = len(queries) / len(self._questions)
+        self._hard = hard_negatives(earlier, self._questions, self._known, settings.hard_negatives)
 
     def train_epoch(self, epoch: int) -> float:
         """Ask every question once, and return the mean loss."""
@@ -65,10 +65,10 @@ class DualTraining:
         with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
             torch.manual_seed(self._recipe.seed * 1_000_003 + epoch)
             for asked in self._batches(epoch, generator):
-                self._optimiser.zero_grad()
+                self._optimizer.zero_grad()
                 loss = self._towers.loss(self._reader, asked)
                 loss.backward()  # type: ignore[no-untyped-call]
-                self._optimiser.step()
+                self._optimizer.step()
                 yield loss.item(), len(asked.anchors)
 
     @property
@@ -76,12 +76,12 @@ class DualTraining:
         """How many batches an epoch has."""
         return -(-len(self._questions) // self._recipe.batch_size)
 
-    def _batches(self, epoch: int, generator: torch.Generator) -> Iterator[Asked]:
+    def _batches(self, epoch: int, generator: torch.Generator) -> Iterator[Batch]:
         order = np.random.default_rng([self._recipe.seed, epoch]).permutation(len(self._questions))
         for start in range(0, len(order), self._recipe.batch_size):
             yield self._asked(order[start : start + self._recipe.batch_size], generator)
 
-    def _asked(self, places: IntArray, generator: torch.Generator) -> Asked:
+    def _asked(self, places: IntArray, generator: torch.Generator) -> Batch:
         questions = self._questions[places]
         known = self._known.of(questions)
         rows, golds = torch.from_numpy(known.rows), torch.from_numpy(known.ids).long()
@@ -90,12 +90,12 @@ class DualTraining:
         answers = torch.searchsorted(compared, golds)
         is_known = torch.zeros(len(questions), len(compared), dtype=torch.bool)
         is_known[rows, answers] = True
-        return Asked(
+        return Batch(
             anchors=anchors,
             relations=torch.from_numpy(directed(questions, len(self._kg.relations))),
             rows=rows,
             answers=answers,
-            weights=torch.full(rows.shape, 1 / (len(questions) * self._answers_a_question)),
+            weights=torch.full(rows.shape, 1 / (len(questions) * self._answers_per_question)),
             compared=compared,
             is_known=is_known,
         )
@@ -118,17 +118,17 @@ class DualTraining:
         """What is learnt: the towers and the tuned layers."""
         return {name: parameter.detach() for name, parameter in self._modules.named_parameters()}
 
-    def optimiser_state(self) -> dict[str, Tensor]:
-        """What the optimiser remembers of each weight."""
-        return memory_of(self._optimiser)
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """What the optimizer remembers of each weight."""
+        return memory_of(self._optimizer)
 
-    def load(self, weights: Mapping[str, Tensor], optimiser_state: Mapping[str, Tensor] | None) -> None:
-        """Take weights, and the optimiser's memory if it is to go on."""
+    def load(self, weights: Mapping[str, Tensor], optimizer_state: Mapping[str, Tensor] | None) -> None:
+        """Take weights, and the optimizer's memory if it is to go on."""
         with torch.no_grad():
             for name, parameter in self._modules.named_parameters():
                 parameter.copy_(weights[name])
-        if optimiser_state:
-            restore_memory(self._optimiser, optimiser_state)
+        if optimizer_state:
+            restore_memory(self._optimizer, optimizer_state)
 
 
 def hard_negatives(earlier: Scorer | None, questions: Queries, known: KnownAnswers, count: int) -> Tensor:

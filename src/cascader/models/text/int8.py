@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cascader.errors import MissingExtraError
-from cascader.models.text.split_encoder import read_first
+from cascader.models.text.split_encoder import encode_cls
 from cascader.storage import atomic_file
 
 
@@ -23,7 +23,7 @@ class UpperLayers(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         """`states` is (pairs, tokens, width), `mask` (pairs, tokens); returns (pairs,)."""
-        scores: Tensor = self.head(read_first(self.upper, states, mask))
+        scores: Tensor = self.head(encode_cls(self.upper, states, mask))
         return scores
 
 
@@ -50,7 +50,7 @@ def export_int8(layers: UpperLayers, width: int, path: Path) -> None:
                 dynamic_shapes=({0: pairs, 1: tokens}, {0: pairs, 1: tokens}),
             )
             model = onnx.load(whole)
-            del model.graph.value_info[:]  # quantisation infers the shapes anew, and stumbles over the exporter's
+            del model.graph.value_info[:]  # quantization infers the shapes anew, and stumbles over the exporter's
             onnx.save(model, whole)
             with atomic_file(path) as temporary:
                 quantization.quantize_dynamic(

@@ -13,7 +13,7 @@ from torch import Tensor
 from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.models.embeddings.embedding import directed
 from cascader.models.text.heads import Match
-from cascader.models.text.pairs import PairReader
+from cascader.models.text.pairs import PairEncoder
 from cascader.models.training.losses import softmax_loss
 from cascader.progress import progress
 
@@ -25,7 +25,7 @@ _KEPT_BYTES = 512 << 20
 _COMPARED = 1024
 
 
-def learn_to_match(match: Match, reader: PairReader, kg: KnowledgeGraph, epochs: int, seed: int) -> None:
+def pretrain_matching(match: Match, reader: PairEncoder, kg: KnowledgeGraph, epochs: int, seed: int) -> None:
     """Train the two networks on all questions of train; the reader stays as it is."""
     matching = Matching(match, reader, kg, seed)
     with progress("learning to match", total=epochs, unit="epochs") as advance:
@@ -37,14 +37,14 @@ def learn_to_match(match: Match, reader: PairReader, kg: KnowledgeGraph, epochs:
 class Matching:
     """What is trained: a match, on what a reader gathers."""
 
-    def __init__(self, match: Match, reader: PairReader, kg: KnowledgeGraph, seed: int) -> None:
+    def __init__(self, match: Match, reader: PairEncoder, kg: KnowledgeGraph, seed: int) -> None:
         self._match, self._kg, self._seed = match, kg, seed
         self._gathering = _Gathering(reader, len(kg.entities), len(kg.relations))
-        self._optimiser = torch.optim.AdamW(match.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
+        self._optimizer = torch.optim.AdamW(match.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
         self._known = kg.known(("train",))
         queries = Queries.from_triples(kg.train)
-        self._questions = queries.questions()[0]
-        self._answers_a_question = len(queries) / max(len(self._questions), 1)
+        self._questions = queries.unique()[0]
+        self._answers_per_question = len(queries) / max(len(self._questions), 1)
         self._relations = directed(self._questions, len(kg.relations))
 
     def steps(self, epoch: int) -> Iterator[float]:
@@ -54,10 +54,10 @@ class Matching:
         with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator
             torch.manual_seed(self._seed * 1_000_003 + epoch)
             for places in self._batches(rng):
-                self._optimiser.zero_grad()
+                self._optimizer.zero_grad()
                 loss = self._loss(places, rng)
                 loss.backward()  # type: ignore[no-untyped-call]
-                self._optimiser.step()
+                self._optimizer.step()
                 yield loss.item()
 
     @property
@@ -84,7 +84,7 @@ class Matching:
             self._match.questions(first.expand(len(places), -1), of_anchors) @ self._match.candidates(of_compared).T
         )
         rows, answers = torch.from_numpy(known.rows), torch.from_numpy(np.searchsorted(compared, known.ids))
-        weights = torch.full(rows.shape, 1 / (len(places) * self._answers_a_question))
+        weights = torch.full(rows.shape, 1 / (len(places) * self._answers_per_question))
         return softmax_loss(scores, rows, answers, weights, label_smoothing=0.0)
 
     def _compared(self, answers: IntArray, rng: np.random.Generator) -> IntArray:
@@ -97,7 +97,7 @@ class Matching:
 class _Gathering:
     """What a reader gathers from entities, kept where it fits."""
 
-    def __init__(self, reader: PairReader, entity_count: int, relation_count: int) -> None:
+    def __init__(self, reader: PairEncoder, entity_count: int, relation_count: int) -> None:
         self._reader, self._everyone = reader, np.arange(entity_count)
         self._kept: dict[int, tuple[Tensor, Tensor]] = {}
         self.is_kept = 2 * relation_count * entity_count * reader.width * 4 <= _KEPT_BYTES

@@ -12,8 +12,8 @@ from torch.nn.functional import embedding
 from cascader.graph import Candidates, IntArray, Queries
 from cascader.models.embeddings.embedding import directed
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.factored_attention import glance, put_together
-from cascader.models.text.split_encoder import LowerLayers, ReadOnce, States, join, read_first
+from cascader.models.text.factored_attention import attend_once, merge
+from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, encode_cls, join
 from cascader.models.text.texts import GraphTexts, Tokens
 
 _PARTS = 3
@@ -48,7 +48,7 @@ class Pairs:
         return Pairs(*found), place_of.reshape(-1)
 
 
-class PairReader(nn.Module):
+class PairEncoder(nn.Module):
     """Reads pairs with a language model that is split at a layer.
 
     Below the split, each relation and entity is read alone, once. Above it, the three parts are joined, each token
@@ -58,7 +58,7 @@ class PairReader(nn.Module):
 
     def __init__(self, base: BaseModel, texts: GraphTexts, split: int) -> None:
         super().__init__()
-        lower = LowerLayers(base, split)
+        lower = FrozenLayers(base, split)
         self._base, self.texts, self._split, self.width = base, texts, split, base.width
         self.upper = base.layers[split:]
         for parameter in base.encoder.parameters():
@@ -66,10 +66,10 @@ class PairReader(nn.Module):
         for parameter in self.upper.parameters():
             parameter.requires_grad_(True)
         self.parts = nn.Parameter(torch.zeros(_PARTS, base.width), requires_grad=split > 0)
-        self._read_once = ReadOnce(lower, texts.relations, "relations"), ReadOnce(lower, texts.entities)
+        self._read_once = StateCache(lower, texts.relations, "relations"), StateCache(lower, texts.entities)
         self._anchor_texts, self._read_anchors = texts.entities, self._read_once[1]
 
-    def about_new(self, anchors: Tokens) -> "PairReader":
+    def about_new(self, anchors: Tokens) -> "PairEncoder":
         """The same reader for anchors that the graph does not have; what was read of all others is shared."""
         reader = copy.copy(self)
         reader._anchor_texts, reader._read_anchors = anchors, self._read_anchors.for_others(anchors)
@@ -107,7 +107,7 @@ class PairReader(nn.Module):
         return tokens
 
     @property
-    def is_shallow(self) -> bool:
+    def has_single_joint_layer(self) -> bool:
         """Whether a single layer sees the pair: then a pair costs next to nothing."""
         return self._split > 0 and len(self.upper) == 1
 
@@ -117,25 +117,25 @@ class PairReader(nn.Module):
         Where a single layer sees the pair, (pairs, 4 · width): then the first token before it, and what that gathered
         from the anchor and from the candidate, lie behind it.
         """
-        if self.is_shallow:
+        if self.has_single_joint_layer:
             return self._put_together(pairs)
         states, mask = self.lower(pairs)
-        return read_first(self.upper, states, mask)
+        return encode_cls(self.upper, states, mask)
 
     def _put_together(self, pairs: Pairs) -> Tensor:
-        """The same by glances: the first token is the relation's, so each text is looked at once for each relation."""
+        """The same by partial: the first token is the relation's, so each text is looked at once for each relation."""
         parts = self._states_of(pairs)
         relations, _ = parts[0]
         first = relations.rows[torch.from_numpy(relations.offsets[pairs.relations])].float() + self.parts[0]
-        glances = []
+        partial = []
         for mark, (states, texts) in zip(self.parts, parts, strict=True):
             keys = np.stack([pairs.relations, texts])
             looks, place, look_of = np.unique(keys, axis=1, return_index=True, return_inverse=True)
             asking = first.index_select(0, torch.from_numpy(place))
-            found = glance(self.upper[0], asking, states, looks[1], mark)
-            glances.append(found.of(torch.from_numpy(look_of.reshape(-1))))
-        gathered = [part.gathered.flatten(1) for part in glances[1:]]
-        return torch.cat([put_together(self.upper[0], first, glances), first, *gathered], dim=1)
+            found = attend_once(self.upper[0], asking, states, looks[1], mark)
+            partial.append(found.of(torch.from_numpy(look_of.reshape(-1))))
+        gathered = [part.gathered.flatten(1) for part in partial[1:]]
+        return torch.cat([merge(self.upper[0], first, partial), first, *gathered], dim=1)
 
     @torch.no_grad()
     def gathered(self, relation: int, entities: IntArray) -> tuple[Tensor, Tensor]:
@@ -146,7 +146,7 @@ class PairReader(nn.Module):
         relations, states = self._read_once[0].of(np.array([relation])), self._read_once[1].of(entities)
         first = relations.rows[relations.offsets[relation]].float() + self.parts[0]
         was_training = self.training
-        found = glance(self.eval().upper[0], first.expand(len(entities), -1), states, entities, self.parts[2])
+        found = attend_once(self.eval().upper[0], first.expand(len(entities), -1), states, entities, self.parts[2])
         self.train(was_training)
         return first, found.gathered.flatten(1)
 

@@ -47,7 +47,7 @@ class States:
         return sums.index_add_(0, of_token, self.rows.float()) / counts[:, None]
 
 
-class LowerLayers(nn.Module):
+class FrozenLayers(nn.Module):
     """The embeddings and the first layers of an encoder: they read each text alone, and are not trained."""
 
     def __init__(self, base: BaseModel, split: int) -> None:
@@ -61,14 +61,14 @@ class LowerLayers(nn.Module):
         self.width = base.width
 
     @torch.inference_mode()
-    def read(self, tokens: Tokens, description: str = "reading texts", tokens_at_once: int = TOKENS_AT_ONCE) -> States:
+    def read(self, tokens: Tokens, description: str = "reading texts", batch_tokens: int = TOKENS_AT_ONCE) -> States:
         """Read every text once, as "[CLS] text [SEP]"."""
         begin, end = self._base.tokenizer.cls_token_id, self._base.tokenizer.sep_token_id
         counts = tokens.counts + 2
         offsets = np.concatenate([[0], np.cumsum(counts)])
         rows = torch.empty(int(offsets[-1]), self._base.width)
         with progress(description, total=len(tokens), unit="texts") as advance:
-            for texts in token_batches(counts, tokens_at_once):
+            for texts in token_batches(counts, batch_tokens):
                 longest = int(counts[texts].max())
                 block = torch.full((len(texts), longest), self._base.tokenizer.pad_token_id)
                 mask = torch.zeros(len(texts), longest, dtype=torch.bool)
@@ -84,22 +84,22 @@ class LowerLayers(nn.Module):
         return States(offsets, rows)
 
 
-class ReadOnce:
+class StateCache:
     """What the lower layers make of texts, each read when it is first needed.
 
     Each is read by itself: in a batch its last bits would depend on its company, and a job that goes on after an
     interruption has other company than one that was not interrupted. They are kept in sixteen bits.
     """
 
-    def __init__(self, lower: LowerLayers, tokens: Tokens, what: str = "texts") -> None:
+    def __init__(self, lower: FrozenLayers, tokens: Tokens, what: str = "texts") -> None:
         self._lower, self._tokens, self._what = lower, tokens, what
         offsets = np.concatenate([[0], np.cumsum(tokens.counts + 2)])
         self._states = States(offsets, torch.empty(int(offsets[-1]), lower.width, dtype=torch.float16))
         self._is_read = np.zeros(len(tokens), dtype=bool)
 
-    def for_others(self, tokens: Tokens) -> "ReadOnce":
+    def for_others(self, tokens: Tokens) -> "StateCache":
         """The same for other texts."""
-        return ReadOnce(self._lower, tokens, self._what)
+        return StateCache(self._lower, tokens, self._what)
 
     def of(self, texts: IntArray) -> States:
         """The states of all texts, of which those of `texts` can be relied on."""
@@ -127,14 +127,14 @@ def run_layers(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
     return states
 
 
-def read_first(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
+def encode_cls(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
     """The state of the first token after the layers, (texts, width); the last layer works for no other token."""
     if len(layers) == 0:
         return states[:, 0]
-    return _read_first(layers[-1], run_layers(layers[:-1], states, mask), mask)
+    return _encode_cls(layers[-1], run_layers(layers[:-1], states, mask), mask)
 
 
-def _read_first(layer: Any, states: Tensor, mask: Tensor) -> Tensor:  # noqa: ANN401 - a layer of the BERT family
+def _encode_cls(layer: Any, states: Tensor, mask: Tensor) -> Tensor:  # noqa: ANN401 - a layer of the BERT family
     attention, first = layer.attention.self, states[:, :1]
     query, key, value = (
         project(read).unflatten(2, (attention.num_attention_heads, -1)).transpose(1, 2)  # (texts, heads, tokens, ·)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from cascader.datasets.download import cache_folder
 from cascader.graph import IntArray
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.split_encoder import LowerLayers, States, join, run_layers
+from cascader.models.text.split_encoder import FrozenLayers, States, join, run_layers
 from cascader.models.text.texts import GraphTexts, Tokens
 from cascader.models.text.vector_store import VectorStore
 
@@ -32,17 +32,17 @@ class Reader(Protocol):
         ...
 
 
-class TextReader(nn.Module):
-    """Reads with a language model, of which only the upper `tuned_layers` are trained.
+class TextEncoder(nn.Module):
+    """Reads with a language model, of which only the upper `trainable_layers` are trained.
 
     What the layers below make of a text never changes, so it is computed once; with no tuned layer that is the vector
     itself, and it is kept on disk for all runs of this machine.
     """
 
-    def __init__(self, base: BaseModel, texts: GraphTexts, tuned_layers: int) -> None:
+    def __init__(self, base: BaseModel, texts: GraphTexts, trainable_layers: int) -> None:
         super().__init__()
-        split = base.layer_count - tuned_layers
-        self.base, self._lower = base, LowerLayers(base, split)
+        split = base.layer_count - trainable_layers
+        self.base, self._lower = base, FrozenLayers(base, split)
         self.upper = base.layers[split:]
         for parameter in base.encoder.parameters():
             parameter.requires_grad_(False)
@@ -96,10 +96,10 @@ class TextReader(nn.Module):
         return VectorStore(path, self.base.width)
 
 
-class FixedReader:
+class CachedEncoder:
     """Vectors that were read before; the language model itself is only loaded for what has none yet."""
 
-    def __init__(self, entities: Tensor, relations: Tensor, load: Callable[[], TextReader]) -> None:
+    def __init__(self, entities: Tensor, relations: Tensor, load: Callable[[], TextEncoder]) -> None:
         self._entities, self._relations, self._load = entities, relations, load
 
     def entities(self, places: Tensor) -> Tensor:
@@ -115,6 +115,6 @@ class FixedReader:
         return self.model.questions(anchors, relations)
 
     @cached_property
-    def model(self) -> TextReader:
+    def model(self) -> TextEncoder:
         """The language model that has read the vectors."""
         return self._load()

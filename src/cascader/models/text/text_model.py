@@ -13,7 +13,7 @@ from cascader.errors import DataError
 from cascader.graph import KnowledgeGraph
 from cascader.models.persistence import read_model, write_model
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.settings import CrossRecipe, DualRecipe
+from cascader.models.text.settings import CrossSettings, DualSettings
 from cascader.models.text.texts import as_read
 from cascader.models.training import Schedule, Trainable, summary_of, train
 from cascader.models.training.checkpoints import Checkpoint
@@ -23,18 +23,18 @@ FORMAT = 1
 #: More of these may be asked for later; anything else makes it another training.
 _MAY_GROW = ("epochs", "rounds", "patience")
 
-AnyRecipe = TypeVar("AnyRecipe", DualRecipe, CrossRecipe)
+AnySettings = TypeVar("AnySettings", DualSettings, CrossSettings)
 
 
-class LanguageTier(ABC, Generic[AnyRecipe]):
-    """A language model, the recipe that it is trained by, and how its training went."""
+class LanguageTier(ABC, Generic[AnySettings]):
+    """A language model, the settings that it is trained by, and how its training went."""
 
     name: ClassVar[str]
     #: What a checkpoint calls a training beside an earlier tier.
     beside_earlier: ClassVar[str]
 
-    def __init__(self, recipe: AnyRecipe) -> None:
-        self.recipe: AnyRecipe = recipe
+    def __init__(self, settings: AnySettings) -> None:
+        self.settings: AnySettings = settings
         self.history_: dict[str, Any] = {}
 
     # Learning.
@@ -51,7 +51,7 @@ class LanguageTier(ABC, Generic[AnyRecipe]):
         started = time.monotonic()
         training = self._prepare(kg, earlier)
         prepared = time.monotonic() - started
-        schedule = Schedule(self._length(), self.recipe.valid_every, self.recipe.patience, max_minutes)
+        schedule = Schedule(self._length(), self.settings.valid_every, self.settings.patience, max_minutes)
         self.history_ = train(training, schedule, self._checkpoint(kg, folder, earlier), prepared).as_dict()
         self._finish(training)
         return self
@@ -71,15 +71,15 @@ class LanguageTier(ABC, Generic[AnyRecipe]):
     def _checkpoint(self, kg: KnowledgeGraph, folder: str | Path | None, earlier: Scorer | None) -> Checkpoint | None:
         if folder is None:
             return None
-        settings = {name: value for name, value in self.recipe.as_dict().items() if name not in _MAY_GROW}
+        settings = {name: value for name, value in self.settings.as_dict().items() if name not in _MAY_GROW}
         identity = {"model": self.name, "data hash": kg.data_hash, self.beside_earlier: earlier is not None, **settings}
-        return Checkpoint(Path(folder) / "checkpoint.safetensors", identity, type(self.recipe)().as_dict())
+        return Checkpoint(Path(folder) / "checkpoint.safetensors", identity, type(self.settings)().as_dict())
 
     # Reading.
 
     def as_read(self, text: str) -> str:
         """A text of an entity as far as this tier reads it."""
-        return as_read(text, self._language_model(), self.recipe.max_tokens)
+        return as_read(text, self._language_model(), self.settings.max_tokens)
 
     @abstractmethod
     def _language_model(self) -> BaseModel:
@@ -89,19 +89,19 @@ class LanguageTier(ABC, Generic[AnyRecipe]):
 
     def about(self) -> dict[str, Any]:
         """What there is to tell beside a figure: settings, and how the training went."""
-        return {"model": self.name, "recipe": self.recipe.as_dict(), "training": summary_of(self.history_)}
+        return {"model": self.name, "settings": self.settings.as_dict(), "training": summary_of(self.history_)}
 
     def save(self, folder: str | Path) -> None:
         """Write the language model if it was tuned, then `model.safetensors`, then `model.json`."""
         folder = Path(folder)
         self._save_encoder(folder)
-        write_model(folder, self.name, FORMAT, self.recipe.as_dict(), self.history_, self._tensors())
+        write_model(folder, self.name, FORMAT, self.settings.as_dict(), self.history_, self._tensors())
 
     @classmethod
     def load(cls, folder: str | Path, kg: KnowledgeGraph) -> Self:
         """Read back what `save` has written."""
         saved, tensors = read_model(Path(folder), cls.name, FORMAT)
-        tier = cls(**saved["recipe"])
+        tier = cls(**saved["settings"])
         tier.history_ = saved["history"]
         tier._take_tensors(tensors, kg, Path(folder))
         return tier

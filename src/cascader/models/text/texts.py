@@ -115,7 +115,7 @@ class GraphTexts:
 
     @classmethod
     def of(cls, kg: KnowledgeGraph, base: BaseModel, max_tokens: int) -> "GraphTexts":
-        """Tokenise every entity and relation once; entities are cut at `max_tokens`, relations are not."""
+        """Tokenize every entity and relation once; entities are cut at `max_tokens`, relations are not."""
         check_texts(kg)
         if max_tokens + _MARKS > base.token_limit:
             raise SettingsError(

@@ -12,7 +12,7 @@ import torch
 from cascader.cascade.alphas import best_reranking, best_sum
 from cascader.cascade.pruners import TopK
 from cascader.graph import KnowledgeGraph, Queries
-from cascader.models.costs import Cost, seconds_a_step, seconds_for
+from cascader.models.costs import Cost, seconds_for, seconds_per_step
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.batches import token_batches
 from cascader.models.text.cross_encoder import CrossEncoder
@@ -22,11 +22,11 @@ from cascader.models.text.dual_training import DualTraining, hard_negatives
 from cascader.models.text.heads import MatchingHead
 from cascader.models.text.int8 import UpperLayers
 from cascader.models.text.match_pretraining import Matching
-from cascader.models.text.pairs import PairReader
+from cascader.models.text.pairs import PairEncoder
 from cascader.models.text.sampling import sampled
-from cascader.models.text.settings import CrossRecipe, DualRecipe
-from cascader.models.text.split_encoder import TOKENS_AT_ONCE, LowerLayers, States
-from cascader.models.text.text_encoder import TextReader
+from cascader.models.text.settings import CrossSettings, DualSettings
+from cascader.models.text.split_encoder import TOKENS_AT_ONCE, FrozenLayers, States
+from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.text_model import check_trainable
 from cascader.models.text.texts import GraphTexts, Tokens
 from cascader.scoring.scorer import Scorer
@@ -36,7 +36,7 @@ _TEXTS = 32
 
 
 @dataclass
-class Bases:
+class BaseModelCache:
     """Language models that are loaded once for several measurements, and how long each took to load."""
 
     loaded: dict[str, tuple[BaseModel, float]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Bases:
         return self.loaded[name]
 
 
-class _BlankReader(TextReader):
+class _BlankReader(TextEncoder):
     """Reads a few texts only, and knows what all would take; texts whose vectors are kept take nothing."""
 
     reading_seconds = 0.0
@@ -64,90 +64,90 @@ class _BlankReader(TextReader):
         return States(offsets, torch.rand(int(offsets[-1]), self.base.width))
 
 
-class BlankDual(DualEncoder):
+class DryRunDual(DualEncoder):
     """A dual encoder of blank texts: as fast as a real one."""
 
     reading_seconds = 0.0  #: for all texts whose vectors are not kept
 
-    def measure(self, kg: KnowledgeGraph, earlier: Scorer | None, bases: Bases) -> Cost:
+    def measure(self, kg: KnowledgeGraph, earlier: Scorer | None, bases: BaseModelCache) -> Cost:
         """Train for a moment, and foretell the rest; afterwards it can score."""
         check_trainable(kg)
-        recipe: DualRecipe = self.recipe
-        base, loading = bases.load(recipe.base)
+        settings: DualSettings = self.settings
+        base, loading = bases.load(settings.base)
         started = time.perf_counter()
-        texts = GraphTexts.of(kg, base, recipe.max_tokens)
+        texts = GraphTexts.of(kg, base, settings.max_tokens)
         cutting = time.perf_counter() - started
-        reader = _BlankReader(base, texts, recipe.tuned_layers)
+        reader = _BlankReader(base, texts, settings.trainable_layers)
         self.reading_seconds = reader.reading_seconds
         self._build(base.width, kg)
-        training = DualTraining(self._towers, reader, recipe, kg, None, lambda: None)
-        step = seconds_a_step(training.steps(1))
+        training = DualTraining(self._towers, reader, settings, kg, None, lambda: None)
+        step = seconds_per_step(training.steps(1))
         self._towers.eval()
         started = time.perf_counter()
         self._take(reader)
         taking = time.perf_counter() - started
-        valid = sampled(kg.valid, VALID_TRIPLES, recipe.seed)
+        valid = sampled(kg.valid, VALID_TRIPLES, settings.seed)
 
         def look(count: int) -> None:
             best_sum(earlier or self, self, kg, Queries.from_triples(valid[:count]))
 
-        hard = _seconds_for_hard_negatives(earlier, kg, recipe.hard_negatives)
+        hard = _seconds_for_hard_negatives(earlier, kg, settings.hard_negatives)
         return Cost(
             preparing=loading + cutting + reader.reading_seconds + hard,
             epoch=step * training.step_count,
             look=taking + seconds_for(look, len(valid)),
-            epochs=recipe.epochs,
-            valid_every=recipe.valid_every,
+            epochs=settings.epochs,
+            valid_every=settings.valid_every,
             parameters=_parameters(base.encoder, self._towers),
         )
 
 
-class BlankCross(CrossEncoder):
+class DryRunCross(CrossEncoder):
     """A cross encoder of blank texts, likewise."""
 
-    def measure(self, kg: KnowledgeGraph, earlier: Scorer | None, bases: Bases) -> Cost:
+    def measure(self, kg: KnowledgeGraph, earlier: Scorer | None, bases: BaseModelCache) -> Cost:
         """Train for a moment, and foretell the rest; afterwards it can score."""
         check_trainable(kg)
-        recipe: CrossRecipe = self.recipe
-        base, loading = bases.load(recipe.base)
+        settings: CrossSettings = self.settings
+        base, loading = bases.load(settings.base)
         started = time.perf_counter()
         self._build(base, kg)
         cutting = time.perf_counter() - started
-        reading = _leave_blank(self._reader, base, recipe.split_layer)
+        reading = _leave_blank(self._reader, base, settings.split_layer)
         self._layers = UpperLayers(self._reader.upper, self._head)
         matching = self._seconds_to_match(kg)
-        training = CrossTraining(self._reader, self._head, recipe, kg, None, lambda: None)
-        step = seconds_a_step(training.steps(1))
+        training = CrossTraining(self._reader, self._head, settings, kg, None, lambda: None)
+        step = seconds_per_step(training.steps(1))
         self._ready()
-        valid = sampled(kg.valid, recipe.valid_triples, recipe.seed)
+        valid = sampled(kg.valid, settings.valid_triples, settings.seed)
 
         def look(count: int) -> None:
             if earlier is not None:
-                best_reranking(earlier, self, kg, Queries.from_triples(valid[:count]), TopK(recipe.valid_top))
+                best_reranking(earlier, self, kg, Queries.from_triples(valid[:count]), TopK(settings.valid_top_k))
 
-        pool = recipe.hard_pool if recipe.objective == "listwise" else 0
+        pool = settings.hard_negative_pool if settings.objective == "listwise" else 0
         return Cost(
             preparing=loading + cutting + reading + matching + _seconds_for_hard_negatives(earlier, kg, pool),
             epoch=step * training.step_count,
             look=seconds_for(look, len(valid)),
-            epochs=recipe.rounds,
-            valid_every=recipe.valid_every,
+            epochs=settings.rounds,
+            valid_every=settings.valid_every,
             parameters=_parameters(base.encoder, self._head),
         )
 
     def _seconds_to_match(self, kg: KnowledgeGraph) -> float:
         if not isinstance(self._head, MatchingHead):
             return 0.0
-        matching = Matching(self._head.match, self._reader, kg, self.recipe.seed)
-        step = seconds_a_step(matching.steps(1))
-        return step * matching.step_count * self.recipe.matching_epochs
+        matching = Matching(self._head.match, self._reader, kg, self.settings.seed)
+        step = seconds_per_step(matching.steps(1))
+        return step * matching.step_count * self.settings.pretraining_epochs
 
 
-def _leave_blank(reader: PairReader, base: BaseModel, split: int) -> float:
+def _leave_blank(reader: PairEncoder, base: BaseModel, split: int) -> float:
     """Give the reader blank states, and say what reading all texts, each by itself, would take."""
     if split == 0:
         return 0.0
-    lower, texts = LowerLayers(base, split), reader.texts
+    lower, texts = FrozenLayers(base, split), reader.texts
     blank = {
         name: torch.rand(int((tokens.counts + 2).sum()), base.width).half()
         for name, tokens in (("relations", texts.relations), ("entities", texts.entities))
@@ -156,32 +156,32 @@ def _leave_blank(reader: PairReader, base: BaseModel, split: int) -> float:
     return _seconds_to_read(lower, texts.relations, 1) + _seconds_to_read(lower, texts.entities, 1)
 
 
-def _seconds_to_read(lower: LowerLayers, tokens: Tokens, tokens_at_once: int = TOKENS_AT_ONCE) -> float:
+def _seconds_to_read(lower: FrozenLayers, tokens: Tokens, batch_tokens: int = TOKENS_AT_ONCE) -> float:
     """What it takes to read all texts, from some of every length."""
     if len(tokens) == 0:
         return 0.0
     by_length = np.argsort(tokens.counts, kind="stable")
     some = tokens.take(by_length[np.unique(np.linspace(0, len(tokens) - 1, _TEXTS).astype(np.int64))])
-    lower.read(some.take(np.arange(1)), tokens_at_once=tokens_at_once)  # warms up
+    lower.read(some.take(np.arange(1)), batch_tokens=batch_tokens)  # warms up
     started = time.perf_counter()
-    lower.read(some, tokens_at_once=tokens_at_once)
+    lower.read(some, batch_tokens=batch_tokens)
     seconds = time.perf_counter() - started
-    if tokens_at_once == 1:  # each by itself: it is the calls that take the time
+    if batch_tokens == 1:  # each by itself: it is the calls that take the time
         return seconds * len(tokens) / len(some)
-    return seconds * _padded(tokens, tokens_at_once) / _padded(some, tokens_at_once)
+    return seconds * _padded(tokens, batch_tokens) / _padded(some, batch_tokens)
 
 
-def _padded(tokens: Tokens, tokens_at_once: int) -> int:
+def _padded(tokens: Tokens, batch_tokens: int) -> int:
     """How many tokens the layers see: all texts of a batch are as long as its longest."""
     counts = tokens.counts + 2
-    return sum(len(texts) * int(counts[texts].max()) for texts in token_batches(counts, tokens_at_once))
+    return sum(len(texts) * int(counts[texts].max()) for texts in token_batches(counts, batch_tokens))
 
 
 def _seconds_for_hard_negatives(earlier: Scorer | None, kg: KnowledgeGraph, count: int) -> float:
     """What it takes to ask the earlier tiers every question of train."""
     if earlier is None or count == 0:
         return 0.0
-    questions, known = Queries.from_triples(kg.train).questions()[0], kg.known(("train",))
+    questions, known = Queries.from_triples(kg.train).unique()[0], kg.known(("train",))
 
     def ask(some: int) -> None:
         hard_negatives(earlier, questions[:some], known, count)

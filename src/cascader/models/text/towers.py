@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding, layer_norm, logsigmoid, normalize, relu
 
-from cascader.models.text.settings import DualRecipe
+from cascader.models.text.settings import DualSettings
 from cascader.models.text.text_encoder import Reader
 from cascader.models.training.losses import masked_softmax_loss, softmax_loss
 
 
 @dataclass(frozen=True)
-class Asked:
+class Batch:
     """A batch of questions, their answers, and the entities that these are compared with."""
 
     anchors: Tensor  # (questions,)
@@ -41,7 +41,7 @@ class Towers(nn.Module):
         """Shape (entities, coordinates)."""
         raise NotImplementedError
 
-    def loss(self, reader: Reader, asked: Asked) -> Tensor:
+    def loss(self, reader: Reader, asked: Batch) -> Tensor:
         """How far the vectors are from what they should be."""
         raise NotImplementedError
 
@@ -52,20 +52,20 @@ class ContrastiveTowers(Towers):
     The relation is its text's vector plus an offset of its own, for what its name does not say.
     """
 
-    def __init__(self, width: int, relation_count: int, recipe: DualRecipe) -> None:
+    def __init__(self, width: int, relation_count: int, settings: DualSettings) -> None:
         super().__init__()
-        self._width, self._margin, self._other_answers = width, recipe.margin, recipe.other_answers
-        self.entity_network = small_network(width, recipe.hidden, recipe.dim, recipe.dropout)
-        self.anchor_network = small_network(width, recipe.hidden, recipe.dim, recipe.dropout)
-        self.relation_network = nn.Linear(width, recipe.dim)
-        self.relation_offsets = nn.Parameter(0.1 * torch.randn(2 * relation_count, recipe.dim))
+        self._width, self._margin, self._other_answers = width, settings.margin, settings.other_answers
+        self.entity_network = small_network(width, settings.hidden, settings.dim, settings.dropout)
+        self.anchor_network = small_network(width, settings.hidden, settings.dim, settings.dropout)
+        self.relation_network = nn.Linear(width, settings.dim)
+        self.relation_offsets = nn.Parameter(0.1 * torch.randn(2 * relation_count, settings.dim))
         self.joint_network = nn.Sequential(
-            nn.Linear(2 * recipe.dim, recipe.hidden),
+            nn.Linear(2 * settings.dim, settings.hidden),
             nn.GELU(),
-            nn.Dropout(recipe.dropout),
-            nn.Linear(recipe.hidden, recipe.dim),
+            nn.Dropout(settings.dropout),
+            nn.Linear(settings.hidden, settings.dim),
         )
-        self.log_scale = nn.Parameter(torch.tensor(-math.log(recipe.temperature)))
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(settings.temperature)))
 
     def question_vectors(self, reader: Reader, anchors: Tensor, relations: Tensor) -> Tensor:
         """The anchor, moved by the relation; as long as the temperature says."""
@@ -79,7 +79,7 @@ class ContrastiveTowers(Towers):
         """Of length one."""
         return normalize(self.entity_network(self._scaled(reader.entities(entities))), dim=1)
 
-    def loss(self, reader: Reader, asked: Asked) -> Tensor:
+    def loss(self, reader: Reader, asked: Batch) -> Tensor:
         """Cross-entropy of the answers against everything compared (InfoNCE), with an additive margin."""
         questions = self.question_vectors(reader, asked.anchors, asked.relations)
         scores = questions @ self.entity_vectors(reader, asked.compared).T
@@ -106,9 +106,9 @@ class StarTowers(Towers):
     The head is linear, so the score is u·(a + c) + v·(d - c) + (b∘u)·v: the dot product of two longer vectors.
     """
 
-    def __init__(self, width: int, relation_count: int, recipe: DualRecipe) -> None:
+    def __init__(self, width: int, relation_count: int, settings: DualSettings) -> None:
         super().__init__()
-        self._margin = recipe.margin or 1.0
+        self._margin = settings.margin or 1.0
         self.head = nn.Linear(4 * width, 1)
         self.relation_head = nn.Linear(4 * width, 2 * relation_count)
 
@@ -120,7 +120,7 @@ class StarTowers(Towers):
         """[v; v·(d - c); 1]."""
         return self._of_entities(reader.entities(entities))
 
-    def loss(self, reader: Reader, asked: Asked) -> Tensor:
+    def loss(self, reader: Reader, asked: Batch) -> Tensor:
         """Is the triple true, is the gold above the others, and which relation is it: the paper's three."""
         u, v = reader.questions(asked.anchors, asked.relations), reader.entities(asked.compared)
         scores = self._of_questions(u) @ self._of_entities(v).T
@@ -144,7 +144,7 @@ class StarTowers(Towers):
         return torch.cat([v, (v @ (d - c))[:, None], torch.ones(len(v), 1)], dim=1)
 
 
-class Members(Towers):
+class TowerEnsemble(Towers):
     """Several towers that stand on the same texts and learn from the same questions; a score is the mean of theirs.
 
     They start from different weights and err differently. The vectors lie end to end, so that all answers to a
@@ -164,7 +164,7 @@ class Members(Towers):
         """Those of all members."""
         return torch.cat([towers.entity_vectors(reader, entities) for towers in self._towers()], dim=1)
 
-    def loss(self, reader: Reader, asked: Asked) -> Tensor:
+    def loss(self, reader: Reader, asked: Batch) -> Tensor:
         """Each member learns by itself: what is wanted is that they differ."""
         return torch.stack([towers.loss(reader, asked) for towers in self._towers()]).mean()
 
@@ -174,10 +174,10 @@ class Members(Towers):
             yield towers
 
 
-_TOWERS: dict[str, Callable[[int, int, DualRecipe], Towers]] = {"contrastive": ContrastiveTowers, "star": StarTowers}
+_TOWERS: dict[str, Callable[[int, int, DualSettings], Towers]] = {"contrastive": ContrastiveTowers, "star": StarTowers}
 
 
-def build_towers(width: int, relation_count: int, recipe: DualRecipe) -> Towers:
-    """The towers that a recipe asks for, with fresh weights; `width` is that of a text's vector."""
-    members = [_TOWERS[recipe.objective](width, relation_count, recipe) for _ in range(recipe.members)]
-    return Members(members) if len(members) > 1 else members[0]
+def build_towers(width: int, relation_count: int, settings: DualSettings) -> Towers:
+    """The towers that a settings asks for, with fresh weights; `width` is that of a text's vector."""
+    members = [_TOWERS[settings.objective](width, relation_count, settings) for _ in range(settings.ensemble_size)]
+    return TowerEnsemble(members) if len(members) > 1 else members[0]

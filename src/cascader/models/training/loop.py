@@ -35,12 +35,12 @@ class Trainable(Protocol):
         """What is learnt. The loop copies it."""
         ...
 
-    def optimiser_state(self) -> dict[str, Tensor]:
-        """What the optimiser remembers."""
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """What the optimizer remembers."""
         ...
 
-    def load(self, weights: Mapping[str, Tensor], optimiser_state: Mapping[str, Tensor] | None) -> None:
-        """Take weights, and what the optimiser remembered if it is to go on."""
+    def load(self, weights: Mapping[str, Tensor], optimizer_state: Mapping[str, Tensor] | None) -> None:
+        """Take weights, and what the optimizer remembered if it is to go on."""
         ...
 
 
@@ -168,7 +168,7 @@ def _check_finite(loss: float, epoch: int, checkpoint: Checkpoint | None) -> Non
 
 
 def _save(trainable: Trainable, checkpoint: Checkpoint, history: History, best: Mapping[str, Tensor] | None) -> None:
-    parts = {"weights": trainable.weights(), "optimiser": trainable.optimiser_state(), "best": best or {}}
+    parts = {"weights": trainable.weights(), "optimizer": trainable.optimizer_state(), "best": best or {}}
     tensors = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
     checkpoint.save(tensors, asdict(history))
 
@@ -178,11 +178,11 @@ def _resume(trainable: Trainable, checkpoint: Checkpoint | None) -> tuple[Histor
     if found is None:
         return History(), None
     tensors, saved = found
-    parts: dict[str, dict[str, Tensor]] = {"weights": {}, "optimiser": {}, "best": {}}
+    parts: dict[str, dict[str, Tensor]] = {"weights": {}, "optimizer": {}, "best": {}}
     for name, tensor in tensors.items():
         part, _, inner = name.partition("/")
         parts[part][inner] = tensor
-    trainable.load(parts["weights"], parts["optimiser"])
+    trainable.load(parts["weights"], parts["optimizer"])
     saved["valid"] = {int(epoch): figure for epoch, figure in saved["valid"].items()}
     return History(**saved), parts["best"] or None
 

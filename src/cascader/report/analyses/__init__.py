@@ -17,7 +17,7 @@ from cascader.report.analyses.tiers import about_tiers, tiers
 from cascader.report.analyses.trade_offs import budgets, pareto
 from cascader.report.inputs import Material
 from cascader.scoring.scorer import Scorer
-from cascader.tuning import Tuned
+from cascader.tuning import TuningResult
 from cascader.tuning.calibration import Calibration
 
 __all__ = ["ANALYSES", "about_tiers", "analyse"]
@@ -42,7 +42,7 @@ ANALYSES: dict[str, Callable[[Material], dict[str, Any]]] = {
 def analyse(
     kg: KnowledgeGraph,
     scorers: Mapping[str, Scorer],
-    tuned: Tuned | None,
+    tuned: TuningResult | None,
     evaluations: Sequence[Evaluation],
     models: Mapping[str, Mapping[str, Any]],
     *,

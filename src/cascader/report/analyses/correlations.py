@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cascader.evaluation import Evaluation
-from cascader.evaluation.protocol import walk
+from cascader.evaluation.protocol import iter_blocks
 from cascader.graph import FloatArray
 from cascader.report.analyses.jsonable import left_out, pearson
 from cascader.report.inputs import Material
@@ -59,16 +59,16 @@ def _measured_alike(material: Material, first: str, second: str) -> tuple[Evalua
 def _is_of(evaluation: Evaluation, model: Mapping[str, Any] | None) -> bool:
     """Whether an evaluation is of this model alone: sums and cascades tell of themselves in another way."""
     told = evaluation.about
-    if model is None or not told.get("recipe") or told.get("model") != model.get("model"):
+    if model is None or not told.get("settings") or told.get("model") != model.get("model"):
         return False
     # An older evaluation may not know all of today's settings.
-    return all(model["recipe"].get(name) == value for name, value in told["recipe"].items())
+    return all(model["settings"].get(name) == value for name, value in told["settings"].items())
 
 
 def _ranks(material: Material, names: list[str], readers: list[str]) -> list[FloatArray]:
     """The gold ranks of some tiers in the sample; with readers, among what all have read, where the gold is."""
     ranks = np.full((len(names), len(material.queries)), np.nan)
-    for block in walk(material.queries, material.filter, "ranking"):
+    for block in iter_blocks(material.queries, material.filter, "ranking"):
         is_there = np.ones((len(block.questions), block.entity_count), dtype=bool)
         for reader in readers:
             read = material.read(reader, block.questions)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from cascader.cascade import Cascade
-from cascader.cascade.pruners import AtMost, ConformalTopK, DynamicTopK, Pruner, StaticTopK, seen_by
+from cascader.cascade.pruners import Capped, ConformalTopK, DynamicTopK, Pruner, StaticTopK, score_in_blocks
 from cascader.cascade.pruners.conformal import CALIBRATION_SHARE
 from cascader.report.analyses.jsonable import left_out
 from cascader.report.analyses.trade_offs import why_nothing_was_tried
 from cascader.report.inputs import Material
-from cascader.tuning.search import halves_of_valid
+from cascader.tuning.search import split_valid
 
 
 def coverage(material: Material) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def coverage(material: Material) -> dict[str, Any]:
 def _aims(pruners: Sequence[Pruner | None]) -> list[tuple[str, float, Pruner]]:
     """The pruners that were asked for a share of the golds; without limits on what is read, which promise nothing."""
     found: list[tuple[str, float, Pruner]] = []
-    for keep in (keep.pruner if isinstance(keep, AtMost) else keep for keep in pruners):
+    for keep in (keep.pruner if isinstance(keep, Capped) else keep for keep in pruners):
         if isinstance(keep, ConformalTopK):
             found.append(("conformal", keep.coverage, keep))
         elif isinstance(keep, StaticTopK | DynamicTopK):
@@ -54,7 +54,7 @@ def _aims(pruners: Sequence[Pruner | None]) -> list[tuple[str, float, Pruner]]:
 def _kept(material: Material, earlier: Cascade, keep: Pruner) -> dict[str, float]:
     """The share of golds that are kept, and how many candidates it takes."""
     kept_golds, candidates, count = 0, 0, len(material.queries)
-    for seen in seen_by(earlier, material.queries, material.known):
+    for seen in score_in_blocks(earlier, material.queries, material.known):
         kept = keep.keep(seen.queries, seen.scores)
         kept_golds += int(np.sum(kept.ids == seen.queries.required_golds()[kept.rows]))
         candidates += len(kept.ids)
@@ -63,7 +63,7 @@ def _kept(material: Material, earlier: Cascade, keep: Pruner) -> dict[str, float
 
 def _calibrated(material: Material) -> int:
     """How many queries a conformal pruner was calibrated on, both sides together."""
-    learning, _ = halves_of_valid(material.kg, material.seed)
+    learning, _ = split_valid(material.kg, material.seed)
     return 2 * int(CALIBRATION_SHARE * len(learning))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cascader.evaluation.protocol import walk
+from cascader.evaluation.protocol import iter_blocks
 from cascader.graph import FloatArray, Queries
 from cascader.report.analyses.jsonable import left_out
 from cascader.report.inputs import Material
@@ -32,7 +32,7 @@ def distributions(material: Material) -> dict[str, Any]:
 def _first_ranks(material: Material) -> FloatArray:
     """The gold ranks of the first tier; shape (queries,)."""
     ranks = np.empty(len(material.queries))
-    for block in walk(material.queries, material.filter):
+    for block in iter_blocks(material.queries, material.filter):
         scores = material.recorded[material.first].score_all(block.questions)
         ranks[block.places] = block.rank(scores).filtered.mean
     return ranks

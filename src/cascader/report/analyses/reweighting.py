@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from cascader.cascade import Alpha, Cascade
-from cascader.evaluation.protocol import mean_reciprocal_rank, walk
+from cascader.evaluation.protocol import iter_blocks, mean_reciprocal_rank
 from cascader.graph import BoolArray, FloatArray, IntArray
 from cascader.report.analyses.jsonable import left_out, pearson
 from cascader.report.analyses.trade_offs import point, why_nothing_was_tried
@@ -74,7 +74,7 @@ def margins(material: Material) -> dict[str, Any]:
 def _margins(material: Material, cascade: Cascade) -> tuple[FloatArray, FloatArray]:
     """The ranks and margins of the golds that the last tier has scored; shapes (golds,)."""
     found: list[tuple[float, float]] = []
-    for block in walk(material.queries, material.filter, "measuring margins"):
+    for block in iter_blocks(material.queries, material.filter, "measuring margins"):
         *_, step = cascade.steps(block.questions)
         is_scored = np.ones(step.blended.shape, dtype=bool)
         if step.candidates is not None:

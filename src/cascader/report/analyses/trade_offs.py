@@ -8,7 +8,7 @@ from cascader.report.inputs import Material
 from cascader.tuning import Budget, Trial
 
 BUDGETS = (0, 1, 2, 5, 10, 20, 50, 100)
-COSTS = ("pairs_a_query", "seconds_a_query")
+COSTS = ("pairs_per_query", "seconds_per_query")
 
 
 def pareto(material: Material) -> dict[str, Any]:
@@ -56,18 +56,18 @@ def kind_of(keep: Mapping[str, Any] | None) -> str:
     """The kind of a pruner, a limit on it not counted: everyone, top_k, static, dynamic, conformal or thrifty."""
     if keep is None:
         return "everyone"
-    return str(keep["of"]["pruner"] if keep["pruner"] == "at_most" else keep["pruner"])
+    return str(keep["of"]["pruner"] if keep["pruner"] == "capped" else keep["pruner"])
 
 
 def in_words(keep: Mapping[str, Any] | None) -> str:
     """A pruner for a person.
 
-    >>> in_words({"pruner": "at_most", "k": 100, "of": {"pruner": "dynamic", "quantile": 0.9}})
+    >>> in_words({"pruner": "capped", "k": 100, "of": {"pruner": "dynamic", "quantile": 0.9}})
     'dynamic, quantile 0.9, at most 100'
     """
     if keep is None:
         return "everyone"
-    if keep["pruner"] == "at_most":
+    if keep["pruner"] == "capped":
         return f"{in_words(keep['of'])}, at most {keep['k']}"
     if keep["pruner"] == "top_k":
         return f"the best {keep['k']}"

@@ -11,7 +11,7 @@ _KINDS = {
     "static": "static",
     "dynamic": "dynamic",
     "conformal": "conformal",
-    "thrifty": "thrifty",
+    "budgeted": "budgeted",
 }
 _COLOURS = {kind: number for number, kind in enumerate(_KINDS)}
 Point = Mapping[str, Any]
@@ -24,17 +24,17 @@ def pareto(numbers: Mapping[str, Any]) -> Section:
     text = [
         f"{len(points)} cascades were tried on valid. The best, "
         f"{joined(best['tiers'])} ({best['pruner']}), has MRR {mrr_text(best['valid_mrr'])}, with "
-        f"{best['pairs_a_query']:.1f} pairs read and {seconds_text(best['seconds_a_query'])} a query; "
-        f"{first['tiers'][0]} alone has {mrr_text(first['valid_mrr'])} in {seconds_text(first['seconds_a_query'])}."
+        f"{best['pairs_per_query']:.1f} pairs read and {seconds_text(best['seconds_per_query'])} a query; "
+        f"{first['tiers'][0]} alone has {mrr_text(first['valid_mrr'])} in {seconds_text(first['seconds_per_query'])}."
     ]
     reading = _distinct(point["tiers"] for point in points if point["kind"] != "everyone")
     figures = [_by_kind(points, tiers, number) for number, tiers in enumerate(reading)]
-    return Section("", "", text, [*figures, _by_tiers(points, numbers["envelope"]["seconds_a_query"])])
+    return Section("", "", text, [*figures, _by_tiers(points, numbers["envelope"]["seconds_per_query"])])
 
 
 def _merit(point: Point) -> tuple[float, float]:
     """The most accurate first; of equals, the cheapest."""
-    return point["valid_mrr"], -point["seconds_a_query"]
+    return point["valid_mrr"], -point["seconds_per_query"]
 
 
 def _distinct(found: Iterable[list[str]]) -> list[list[str]]:
@@ -46,18 +46,18 @@ def _by_kind(points: Sequence[Point], tiers: list[str], number: int) -> Figure:
     ours = [point for point in points if point["tiers"] == tiers]
     base = next(point for point in points if point["tiers"] == tiers[:-1])
     series = [
-        _line(_KINDS[kind], [point for point in ours if point["kind"] == kind], "pairs_a_query", _COLOURS[kind])
+        _line(_KINDS[kind], [point for point in ours if point["kind"] == kind], "pairs_per_query", _COLOURS[kind])
         for kind in _KINDS
         if any(point["kind"] == kind for point in ours)
     ]
-    pairs = [point["pairs_a_query"] for point in ours]
+    pairs = [point["pairs_per_query"] for point in ours]
     ends = [min(pairs), max(pairs)]
     series.append(Series(f"without {tiers[-1]}", ends, [base["valid_mrr"]] * 2, None, "dashed"))
     best = max(ours, key=_merit)
     caption = (
         f"{joined(tiers)}: MRR on valid against the pairs that {tiers[-1]} reads a query, by kind of pruner. Up and to "
         f"the left is better. Best here: {best['pruner']}, {mrr_text(best['valid_mrr'])} for "
-        f"{best['pairs_a_query']:.1f} pairs, {best['valid_mrr'] - base['valid_mrr']:+.4f} over {joined(tiers[:-1])}."
+        f"{best['pairs_per_query']:.1f} pairs, {best['valid_mrr'] - base['valid_mrr']:+.4f} over {joined(tiers[:-1])}."
     )
     chart = _chart(f"pareto-pairs-{number}", caption, "pairs read a query", series, "log")
     return Figure(chart, caption)
@@ -77,13 +77,13 @@ def _by_tiers(points: Sequence[Point], envelope: Sequence[Point]) -> Figure:
     caption = (
         "MRR on valid against the time a query is predicted to take, by tiers. Up and to the left is better; the "
         f"dashed line joins what nothing cheaper beats, and ends here with {joined(last['tiers'])} at "
-        f"{mrr_text(last['valid_mrr'])} for {seconds_text(last['seconds_a_query'])}."
+        f"{mrr_text(last['valid_mrr'])} for {seconds_text(last['seconds_per_query'])}."
     )
     return Figure(_chart("pareto-seconds", caption, "milliseconds a query", series, "log"), caption)
 
 
 def _in_milliseconds(points: Sequence[Point]) -> list[Point]:
-    return [{**point, "milliseconds": 1000 * point["seconds_a_query"]} for point in points]
+    return [{**point, "milliseconds": 1000 * point["seconds_per_query"]} for point in points]
 
 
 def _line(label: str, points: Sequence[Point], cost: str, colour: int) -> Series:
@@ -104,8 +104,8 @@ def budgets(numbers: Mapping[str, Any]) -> Section:
             f"{row['budget']}",
             joined(row["tiers"]),
             row["pruner"],
-            f"{row['pairs_a_query']:.1f}",
-            seconds_text(row["seconds_a_query"]),
+            f"{row['pairs_per_query']:.1f}",
+            seconds_text(row["seconds_per_query"]),
             Cell(mrr_text(row["valid_mrr"]), row["valid_mrr"]),
         ]
         for row in rows

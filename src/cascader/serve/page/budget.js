@@ -56,7 +56,7 @@ export class BudgetSlider {
     ]);
     const rows = [
       ["Pairs read", `${count(pairs)}${fromStore}`],
-      ["Time", `${seconds(cost.seconds)}${cost.is_whole ? "" : ", cut short"}`],
+      ["Time", `${seconds(cost.seconds)}${cost.complete ? "" : ", cut short"}`],
       ["Tiers", tiers],
       ["MRR on valid", share(cost.valid_mrr, this.digits)],
     ];

@@ -25,7 +25,7 @@ export function seconds(value) {
 /** An MRR: "0.487". */
 export const share = (value, digits = 3) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 
-/** As many digits as tell neighbours apart, within reason. */
+/** As many digits as tell neighbors apart, within reason. */
 export function digitsFor(values) {
   const isTelling = (digits) => values.every((value, i) => i === 0 || share(value, digits) !== share(values[i - 1], digits));
   return [3, 4].find(isTelling) ?? 5;

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cascader.cascade import Cascade, mask_of
+from cascader.cascade import Cascade, known_mask
 from cascader.errors import DataError
 from cascader.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
 from cascader.tuning.calibration.calibration import Calibration
@@ -49,7 +49,7 @@ def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = No
         raise DataError(f"{kg.name} has no valid triples to calibrate on. Hold some back, or do without probabilities.")
     draw = np.random.default_rng(seed)
     chosen = Queries.from_triples(draw.permutation(triples)[:_MOST_TRIPLES])
-    questions = chosen.questions()[0]
+    questions = chosen.unique()[0]
     answers = _answers(cascade.knowing(kg.known(("train",))), kg, questions, draw)
     curves, judged = {}, []
     for predicts_tail in (False, True):
@@ -104,7 +104,7 @@ def _answers(cascade: Cascade, kg: KnowledgeGraph, questions: Queries, draw: np.
     found = []
     for block in questions.blocks(_QUESTIONS_AT_ONCE):
         scores = cascade.score_all(block)
-        is_known, is_gold = (mask_of(block, answers, scores.shape) for answers in (known, golds))
+        is_known, is_gold = (known_mask(block, answers, scores.shape) for answers in (known, golds))
         for row in range(len(block)):
             chosen, counts = _chosen(np.where(is_known[row], -np.inf, scores[row]), is_gold[row], draw)
             found.append(
