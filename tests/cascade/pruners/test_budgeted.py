@@ -8,7 +8,7 @@ from tests.contracts import LearningPrunerContract
 from tests.contracts.pruner import a_block
 
 
-class TestThriftyTopK(LearningPrunerContract):
+class TestBudgetedTopK(LearningPrunerContract):
     def unfitted(self):
         return BudgetedTopK(mean=5)
 
@@ -19,17 +19,17 @@ def mean_k(pruner, seen):
 
 def test_the_mean_is_kept_on_what_it_has_not_seen():
     seen, unseen = world(1500), world(1500, seed=1)
-    thrifty = BudgetedTopK(5).fit([seen])
+    budgeted = BudgetedTopK(5).fit([seen])
     for mean in (5, 20, 60):
-        assert mean_k(thrifty.with_mean(mean), unseen) == pytest.approx(mean, rel=0.2)
+        assert mean_k(budgeted.with_mean(mean), unseen) == pytest.approx(mean, rel=0.2)
 
 
 def test_for_the_same_number_of_candidates_more_golds_survive_than_with_an_equal_number():
     seen, unseen = world(1500), world(1500, seed=1)
-    thrifty, static = BudgetedTopK(15).fit([seen]), StaticTopK(0.5).fit([seen])
-    budget = mean_k(thrifty, unseen)
+    budgeted, static = BudgetedTopK(15).fit([seen]), StaticTopK(0.5).fit([seen])
+    budget = mean_k(budgeted, unseen)
     affordable = [q for q in np.linspace(0.01, 0.99, 99) if mean_k(static.with_quantile(q), unseen) <= budget]
-    assert coverage(thrifty, unseen) > coverage(static.with_quantile(affordable[-1]), unseen) + 0.05
+    assert coverage(budgeted, unseen) > coverage(static.with_quantile(affordable[-1]), unseen) + 0.05
 
 
 def test_a_higher_mean_never_keeps_fewer():

@@ -6,7 +6,7 @@ from tests.contracts import PrunerContract
 from tests.contracts.pruner import a_block
 
 
-class TestAtMost(PrunerContract):
+class TestCapped(PrunerContract):
     def make(self, seen):
         return Capped(3, StaticTopK(0.9).fit(seen))
 
