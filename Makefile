@@ -1,10 +1,15 @@
 # `make demo` and `make test` are all a newcomer needs; both set up .venv on their first run.
+# While you work, `make test-fast` says within a minute whether you broke something.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install browser demo test lint types architecture tests fix clean
+# A worker for each core, and a file stays with its worker, so that what a module trains is trained once.
+# Files come in the order that tests/conftest.py gives them: those that take longest first.
+PYTEST := $(RUN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+.PHONY: install browser demo test test-fast lint types architecture tests coverage fix clean
 
 install: $(INSTALLED)
 
@@ -23,6 +28,9 @@ demo: install
 
 test: lint types architecture tests
 
+test-fast: lint
+	$(PYTEST) -m "not slow"
+
 lint: install
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
@@ -40,7 +48,11 @@ browser:
 		echo "There is no Chromium: the tests of the page will be skipped. On Debian: apt-get install chromium"
 
 tests: install browser
-	$(RUN)/pytest --numprocesses auto
+	$(PYTEST) --cov --cov-report= --durations=10
+
+# After `make tests`: the lines that no test reached.
+coverage:
+	$(RUN)/coverage report --show-missing --skip-covered
 
 fix: install
 	$(RUN)/ruff check --fix .

@@ -15,6 +15,12 @@ from cascader.graph import KnowledgeGraph
 MIRROR = os.environ.get("CASCADER_MIRROR")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with slow tests first: a worker that starts the longest file last would keep the others waiting."""
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow_files)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def a_cache_of_its_own(tmp_path_factory):
     """For what is made once for many tests: their own caches come later."""
@@ -38,7 +44,7 @@ def mirror(monkeypatch) -> Path:
     return Path(MIRROR)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def toy() -> KnowledgeGraph:
     """Drugs, diseases and doctors: two relations, an entity that train never shows, questions with many answers."""
     return KnowledgeGraph.from_triples(

@@ -37,9 +37,11 @@ class PrunerContract:
     def make(self, seen: list[ScoredQueries]) -> Pruner:
         raise NotImplementedError
 
-    @pytest.fixture
-    def pruner(self):
-        return self.make([a_block()])
+    @pytest.fixture(scope="class")
+    @classmethod
+    def pruner(cls):
+        """Fitted once for all tests of a class: to keep candidates changes nothing in it."""
+        return cls().make([a_block()])
 
     def test_keeps_the_best_and_puts_the_best_first(self, pruner):
         block = a_block(seed=1)
