@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cascader.cascade import Cascade
+from cascader.cascade import Cascade, MeteredCascade
 from cascader.cascade.alphas import best_sum
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Queries, Triples
@@ -68,9 +68,9 @@ def _sample(triples: Triples, count: int) -> Queries:
 
 def _row(trial: Trial, queries: Queries, masked: object, known: object) -> dict[str, object]:
     """What a tuned cascade reaches on the sample, and how many pairs it reads for that."""
-    cascade = trial.cascade.knowing(masked)
+    cascade = MeteredCascade(trial.cascade)
     mrr = mean_reciprocal_rank(cascade, queries, known)
-    cost = cascade.tally.costs.get(READER)
+    cost = cascade.usage.tiers.get(READER)
     return {
         "keep": trial.as_dict()["later"][-1]["keep"] if trial.cascade.tiers else None,
         "valid_mrr": trial.mrr,

@@ -51,8 +51,7 @@ def models(kg, tiny_model):
 
 @pytest.fixture(scope="module")
 def tuned(kg, models):
-    cascade = Cascade(models["complex"]).then(models["dual"], alpha=0.5)
-    return tune(cascade.then(models["cross_split_1"], alpha=0.5, keep=TopK(3)), kg)
+    return tune(Cascade(models["complex"]).then(models["dual"]).then(models["cross_split_1"], keep=TopK(3)), kg)
 
 
 def check(name, found):
@@ -82,8 +81,8 @@ def test_tuning_tries_the_recorded_cascades(tuned):
 
 
 def test_the_best_cascade_gives_the_recorded_scores_and_probabilities(tuned, kg):
-    queries = Queries.from_triples(kg.test)
-    scores = tuned.best.knowing(kg.known(("train", "valid"))).score_all(queries)
+    queries = Queries.from_triples(kg.test).with_known(kg.known_before("test"))
+    scores = tuned.best.score_all(queries)
     check("cascade", scores)
     probabilities = calibrate(tuned.best, kg).probabilities(queries, scores, np.zeros(scores.shape, dtype=bool))
     check("probabilities", probabilities.astype(np.float32))

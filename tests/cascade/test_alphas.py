@@ -71,7 +71,7 @@ def test_ranks_of_what_was_read_are_those_of_the_whole_reranking(scale, k):
     queries = Queries.from_triples(kg.valid)
     for block in iter_blocks(queries, kg.known(("train", "valid"))):
         scores = first.score_all(block.questions)
-        masked = mask_known(scores, block.questions, kg.known(("train",)))
+        masked = mask_known(scores, block.questions.with_known(kg.known_before("valid")))
         kept = TopK(k).keep(block.questions, masked)
         later = second.score(block.questions, kept)
         ranks = ranks_below(block, scores, masked, kept, later, fusion)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascader.cascade import Cascade, TopK, answer
+from cascader.cascade import Cascade, TopK, answers_of, known_mask
 from cascader.graph import Queries
 from cascader.models import Frequency
 from cascader.models.embeddings import ComplEx
@@ -11,14 +11,19 @@ from cascader.models.embeddings import ComplEx
 
 @pytest.fixture
 def cascade(toy):
-    known = toy.known(("train",))
     second = ComplEx(dim=4, epochs=1).fit(toy)
-    return Cascade(Frequency().fit(toy), known=known).then(second, alpha=0.2, keep=TopK(2))
+    return Cascade(Frequency().fit(toy)).then(second, alpha=0.2, keep=TopK(2))
+
+
+def answer(cascade, queries, top, known=None):
+    steps = list(cascade.steps(queries.with_known(known)))
+    is_known = known_mask(queries, known, steps[-1].blended.shape)
+    return answers_of(steps, top, hidden=is_known, is_known=is_known)
 
 
 def test_answers_come_best_first_without_what_is_known(toy, cascade):
     queries, known = Queries.from_triples(toy.test), toy.known(("train",))
-    scores = cascade.score_all(queries)
+    scores = cascade.score_all(queries.with_known(known))
     for row, answers in enumerate(answer(cascade, queries, 3, known=known)):
         assert [found.rank for found in answers] == [1, 2, 3]
         assert not {found.entity for found in answers} & set(known.of(queries)[row].tolist())

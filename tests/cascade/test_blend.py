@@ -11,7 +11,7 @@ from cascader.errors import SettingsError
 from cascader.graph import Queries
 
 SCORES = arrays.arrays(np.float32, (3, 7), elements=st.floats(-50, 50, width=32))
-FUSIONS = [Fusion(scale, tail) for scale in ("raw", "logistic", "standardized") for tail in ("left", "below")]
+FUSIONS = [Fusion(scale, tail) for scale in ("raw", "logistic", "standardized") for tail in ("unchanged", "below")]
 QUERIES = Queries(np.zeros(3, np.int32), np.zeros(3, np.int32), np.array([True, False, True]))
 
 
@@ -21,15 +21,15 @@ def reranked(scores, later, alpha, fusion, k=3):
     return kept, rerank(scores, scores, kept, of_kept, np.full(3, alpha, np.float32), fusion)
 
 
-@given(scores=SCORES, later=SCORES, tail=st.sampled_from(["left", "below"]))
-def test_an_alpha_of_one_is_the_identity(scores, later, tail):
-    _, after = reranked(scores, later, 1.0, Fusion("raw", tail))
+@given(scores=SCORES, later=SCORES, pruned=st.sampled_from(["unchanged", "below"]))
+def test_an_alpha_of_one_is_the_identity(scores, later, pruned):
+    _, after = reranked(scores, later, 1.0, Fusion("raw", pruned))
     np.testing.assert_array_equal(after, scores)
 
 
-@given(scores=SCORES, later=SCORES, alpha=st.floats(0, 1, width=32), tail=st.sampled_from(["left", "below"]))
-def test_a_pruned_candidate_keeps_its_score(scores, later, alpha, tail):
-    kept, after = reranked(scores, later, alpha, Fusion("raw", tail))
+@given(scores=SCORES, later=SCORES, alpha=st.floats(0, 1, width=32), pruned=st.sampled_from(["unchanged", "below"]))
+def test_a_pruned_candidate_keeps_its_score(scores, later, alpha, pruned):
+    kept, after = reranked(scores, later, alpha, Fusion("raw", pruned))
     is_pruned = np.ones(scores.shape, bool)
     is_pruned[kept.rows, kept.ids] = False
     np.testing.assert_array_equal(after[is_pruned], scores[is_pruned])
@@ -45,14 +45,14 @@ def test_the_pruned_keep_their_order_and_the_input_is_left_alone(fusion, scores,
         pruned = np.setdiff1d(np.arange(7), kept[row])
         order = pruned[np.argsort(-scores[row][pruned], kind="stable")]
         assert (np.diff(after[row][order]) <= 0).all()
-        if fusion.tail == "below":
+        if fusion.pruned == "below":
             assert after[row][kept[row]].min() >= after[row][pruned].max()
 
 
 @pytest.mark.parametrize("scale", ["raw", "logistic", "standardized"])
 @given(scores=SCORES, later=SCORES, alpha=st.floats(0, 1, width=32))
 def test_with_nothing_pruned_it_is_the_additive_ensemble(scale, scores, later, alpha):
-    _, after = reranked(scores, later, alpha, Fusion(scale, "left"), k=7)
+    _, after = reranked(scores, later, alpha, Fusion(scale, "unchanged"), k=7)
     expected = blend_all(scores, later, np.full(3, alpha, np.float32), scale)
     np.testing.assert_allclose(after, expected, rtol=1e-3, atol=1e-3)
 
@@ -60,8 +60,8 @@ def test_with_nothing_pruned_it_is_the_additive_ensemble(scale, scores, later, a
 def test_to_the_letter_a_pruned_candidate_may_overtake_and_below_it_may_not():
     scores = np.array([[3.0, 2.0, 1.0]] * 3, np.float32)
     later = np.full((3, 3), -9.0, np.float32)
-    _, letter = reranked(scores, later, 0.5, Fusion(tail="left"), k=2)
-    _, below = reranked(scores, later, 0.5, Fusion(tail="below"), k=2)
+    _, letter = reranked(scores, later, 0.5, Fusion(pruned="unchanged"), k=2)
+    _, below = reranked(scores, later, 0.5, Fusion(pruned="below"), k=2)
     assert letter[0].argmax() == 2
     assert below[0].argsort().tolist() == [2, 1, 0]
 
@@ -71,7 +71,7 @@ def test_what_is_known_lifts_nothing(toy):
     scores = np.zeros((1, len(toy.entities)), np.float32)
     known = toy.known(("train",))
     scores[0, known.of(queries)[0]] = 99.0
-    masked = mask_known(scores, queries, known)
+    masked = mask_known(scores, queries.with_known(known))
     kept = TopK(2).keep(queries, masked)
     after = rerank(scores, masked, kept, np.ones(2, np.float32), np.zeros(1, np.float32))
     np.testing.assert_array_equal(after[0, kept[0]], [1.0, 1.0])

@@ -1,9 +1,7 @@
-import time
-
 import numpy as np
 import pytest
 
-from cascader.cascade import Alpha, Cascade, TopK, blend
+from cascader.cascade import Alpha, Cascade, Deadline, MeteredCascade, TopK, blend
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Queries
 from cascader.models import Frequency
@@ -46,17 +44,28 @@ def test_an_alpha_outside_its_range_is_an_error(alpha, toy):
 class TestPruned(ScorerContract):
     def make(self, kg):
         second = ComplEx(dim=4, epochs=1).fit(kg)
-        return Cascade(Frequency().fit(kg), known=kg.known(("train",))).then(second, alpha=0.3, keep=TopK(2))
+        return Cascade(Frequency().fit(kg)).then(second, alpha=0.3, keep=TopK(2))
 
 
-class Sleepy:
-    """A scorer that takes its time."""
+class Ticking:
+    """A clock that only moves when it is told to."""
 
-    def __init__(self, scorer, seconds):
-        self.scorer, self.seconds, self.calls = scorer, seconds, 0
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Slow:
+    """A scorer that takes a second for every call, by a clock that only it moves."""
+
+    def __init__(self, scorer, clock=None):
+        self.scorer, self.clock, self.calls = scorer, clock, 0
 
     def score(self, queries, candidates):
-        time.sleep(self.seconds)
+        if self.clock:
+            self.clock.now += 1
         self.calls += len(candidates.ids)
         return self.scorer.score(queries, candidates)
 
@@ -79,42 +88,71 @@ def test_as_many_as_there_are_is_all_of_them(toy):
     )
 
 
-def test_the_later_tier_is_asked_about_survivors_only_and_the_tally_says_so(toy):
-    first, second = Frequency().fit(toy), Sleepy(Frequency().fit(toy), 0)
-    cascade = Cascade(first, known=toy.known(("train",))).then(second, alpha=0.4, keep=TopK(2), name="second")
-    queries = Queries.from_triples(toy.test)
-    cascade.score_all(queries)
-    assert second.calls == cascade.tally.costs["second"].calls <= 2 * len(queries)
-    assert cascade.tally.costs["second"].queries == len(queries)
+def test_the_later_tier_is_asked_about_survivors_only_and_the_usage_says_so(toy):
+    first, second = Frequency().fit(toy), Slow(Frequency().fit(toy))
+    metered = MeteredCascade(Cascade(first).then(second, alpha=0.4, keep=TopK(2), name="second"))
+    queries = Queries.from_triples(toy.test).with_known(toy.known_before("test"))
+    metered.score_all(queries)
+    assert second.calls == metered.usage.tiers["second"].calls <= 2 * len(queries)
+    assert metered.usage.tiers["second"].queries == len(queries)
+
+
+def test_what_is_known_takes_no_place(toy):
+    first = Frequency().fit(toy)
+    cascade = Cascade(first).then(first, alpha=0.5, keep=TopK(1))
+    for known, expected in ((None, "headache"), (toy.known(), "aspirin")):
+        *_, last = cascade.steps(toy.query("aspirin", "treats").with_known(known))
+        assert [toy.entities[entity].id for entity in last.candidates[0]] == [expected]
+
+
+def test_a_tier_without_a_weight_or_a_pruner_says_how_it_is_tuned(toy):
+    first, query = Frequency().fit(toy), toy.query("aspirin", "treats")
+    with pytest.raises(SettingsError, match=r"the tier frequency has no weight yet.*tune\(cascade, kg\).best"):
+        Cascade(first).then(first).score_all(query)
+    reading = Slow(first)
+    reading.reads_pairs = True
+    with pytest.raises(SettingsError, match=r"the tier slow reads pairs.*keep=TopK\(50\)"):
+        Cascade(first).then(reading, alpha=0.5).score_all(query)
 
 
 def test_when_the_time_is_up_the_ranking_is_complete_and_marked(toy):
-    first, second = Frequency().fit(toy), Sleepy(ComplEx(dim=4, epochs=1).fit(toy), 0.05)
-    cascade = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).within(0.01)
-    time.sleep(0.02)
+    clock = Ticking()
+    first, second = Frequency().fit(toy), Slow(ComplEx(dim=4, epochs=1).fit(toy), clock)
+    metered = MeteredCascade(Cascade(first).then(second, alpha=0.0, keep=TopK(8)), Deadline(1, clock))
+    clock.now = 2
     queries = Queries.from_triples(toy.test)
-    *_, last = cascade.steps(queries)
-    assert not last.complete
+    np.testing.assert_array_equal(metered.score_all(queries), first.score_all(queries))
     assert second.calls == 0
-    np.testing.assert_array_equal(last.blended, first.score_all(queries))
-    assert cascade.tally.costs["sleepy"].cut_short == len(queries)
+    assert metered.usage.tiers["slow"].cut_short == len(queries)
 
 
 def test_in_the_middle_the_best_have_been_read(toy, monkeypatch):
     monkeypatch.setattr("cascader.cascade.cascade._RANKS_AT_ONCE", 1)
-    first, second = Frequency().fit(toy), Sleepy(ComplEx(dim=4, epochs=1).fit(toy), 0.2)
+    clock = Ticking()
+    first, second = Frequency().fit(toy), Slow(ComplEx(dim=4, epochs=1).fit(toy), clock)
     queries = Queries.from_triples(toy.test)
-    *_, last = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).within(0.1).steps(queries)
+    *_, last = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).steps(queries, Deadline(1, clock))
     assert not last.complete
     assert last.candidates.counts.tolist() == [1] * len(queries)
     np.testing.assert_array_equal(last.candidates.ids, ranked(first.score_all(queries))[:, 0])
 
 
 def test_nan_from_a_tier_is_named(toy):
-    with pytest.raises(DataError, match=r"the tier nan gave NaN for 48 of 48 scores"):
+    with pytest.raises(DataError, match=r"the tier nan returned NaN for 48 of 48 scores"):
         Cascade(Frequency().fit(toy)).then(Nan(), alpha=0.5).score_all(Queries.from_triples(toy.test))
 
 
-def test_no_time_at_all_is_an_error(toy):
+def test_scores_of_a_wrong_shape_are_named(toy):
+    first = Frequency().fit(toy)
+
+    class Short:
+        def score_all(self, queries):
+            return np.zeros((len(queries), 3), np.float32)
+
+    with pytest.raises(DataError, match=r"the tier short returned scores of shape \(6, 3\), expected \(6, 8\)"):
+        Cascade(first).then(Short(), alpha=0.5).score_all(Queries.from_triples(toy.test))
+
+
+def test_no_time_at_all_is_an_error():
     with pytest.raises(SettingsError, match="leaves no time"):
-        Cascade(Frequency().fit(toy)).within(0)
+        Deadline(0)

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from cascader.cascade import Cascade, TopK
+from cascader.cascade import Cascade, MeteredCascade, TopK
 from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph
 from cascader.models import Frequency
@@ -42,12 +42,12 @@ def material(kg, tiers):
     scorers = {**tiers, "cross": StoredScorer(tiers["cross"], kg)}
     cascade = Cascade(scorers["kge"], name="kge").then(scorers["frequency"], alpha=0.5, name="frequency")
     tuned = tune(cascade.then(scorers["cross"], alpha=0.5, keep=TopK(1), name="cross"), kg, read_top=8)
-    best = tuned.best.knowing(kg.known(("train", "valid")))
+    best = MeteredCascade(tuned.best)
     costed = evaluate(best, kg, name="cascade")
     evaluations = [
         evaluate(scorers["kge"], kg, name="kge-complex", about=tiers["kge"].about()),
         evaluate(scorers["frequency"], kg, "valid", name="frequency"),
-        replace(costed, about={"costs": {tier: asdict(cost) for tier, cost in best.tally.costs.items()}}),
+        replace(costed, about={"costs": {tier: asdict(cost) for tier, cost in best.usage.tiers.items()}}),
     ]
     models = {
         name: {**tiers[name].about(), "parameters": tiers[name].parameter_count, "bytes": 1000}

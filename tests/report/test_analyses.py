@@ -90,7 +90,7 @@ def test_a_larger_budget_is_never_worse_and_never_exceeded(analyses):
 def test_the_tuned_weights_give_the_figure_that_tuning_found(analyses, material):
     found = analyses["reweighting"]
     whole = Material(**material, seed=0)
-    best = whole.best_joined().cascade.knowing(whole.known)
+    best = whole.best_joined().cascade
     expected = mean_reciprocal_rank(best, whole.queries, whole.filter)
     assert found["rows"][found["best"]]["tuned"] == pytest.approx(expected, abs=1e-6)
     assert found["later"] == "cross"
@@ -101,7 +101,7 @@ def test_other_weights_give_what_a_cascade_with_them_gives(analyses, material, n
     whole = Material(**material, seed=0)
     cascade = whole.best_joined().cascade
     last = cascade.tiers[-1]
-    changed = Cascade(cascade.first, cascade.tiers[:-1], known=whole.known)
+    changed = Cascade(cascade.first, cascade.tiers[:-1])
     changed = changed.then(last.scorer, alpha=alpha, keep=last.keep, fusion=last.fusion)
     found = analyses["reweighting"]
     figure = mean_reciprocal_rank(changed, whole.queries, whole.filter)

@@ -48,7 +48,7 @@ def test_known_facts_take_part_and_are_marked_if_they_are_wanted(kg, predictor):
 def test_answers_come_with_what_they_have_cost(kg, predictor):
     found = list(predictor.answered(questions(kg)[:3], top=2))
     assert [(answered.pairs, answered.complete, len(answered.predictions)) for answered in found] == [(8, True, 2)] * 3
-    late = predictor.within(1e-9).answered(questions(kg)[:1])
+    late = predictor.answered(questions(kg)[:1], deadline=Deadline(1e-9))
     assert [(answered.pairs, answered.complete) for answered in late] == [(0, False)]
 
 

@@ -85,7 +85,8 @@ def test_every_way_is_tried_the_first_tier_alone_first(tuned):
 def test_the_best_has_the_highest_mrr_on_valid_and_its_figure_is_true(tuned, kg):
     best = max(tuned.trials, key=lambda trial: trial.mrr)
     assert tuned.plan(Budget(), 1).trial.mrr == best.mrr
-    figure = mean_reciprocal_rank(best.cascade, Queries.from_triples(kg.valid), kg.known(("train", "valid")))
+    queries = Queries.from_triples(kg.valid).with_known(kg.known_before("valid"))
+    figure = mean_reciprocal_rank(best.cascade, queries, kg.known(("train", "valid")))
     assert figure == pytest.approx(best.mrr, abs=1e-6)
 
 
@@ -96,7 +97,7 @@ def test_the_coverage_is_the_share_of_golds_that_are_read_in_the_half_that_no_pr
         if "reader" not in trial.tiers:
             assert trial.coverage is None
             continue
-        *_, last = trial.cascade.knowing(kg.known(("train",))).steps(queries)
+        *_, last = trial.cascade.steps(queries.with_known(kg.known_before("valid")))
         read = [gold in last.candidates[row] for row, gold in enumerate(queries.golds)]
         assert trial.coverage == pytest.approx(np.mean(read))
 
@@ -128,7 +129,7 @@ def test_a_budget_too_small_for_anything_leaves_the_first_tier(tuned):
 def test_kept_and_loaded_it_answers_alike(tuned, cascade, kg, tmp_path):
     save_tuned(tuned, tmp_path, {"kge": "1"})
     scorers = {"frequency": cascade.first, **{tier.name: tier.scorer for tier in cascade.tiers}}
-    loaded = load_tuned(tmp_path, {"kge": "1"}, scorers, kg.known(("train",)))
+    loaded = load_tuned(tmp_path, {"kge": "1"}, scorers)
     queries = Queries.from_triples(kg.test)
     for before, after in zip(tuned.trials, loaded.trials, strict=True):
         assert after.tiers == before.tiers
@@ -137,8 +138,8 @@ def test_kept_and_loaded_it_answers_alike(tuned, cascade, kg, tmp_path):
 
 def test_what_was_tuned_for_other_models_is_not_used(tuned, cascade, tmp_path):
     save_tuned(tuned, tmp_path, {"kge": "1"})
-    assert load_tuned(tmp_path, {"kge": "2"}, {"frequency": cascade.first}, None) is None
-    assert load_tuned(tmp_path / "elsewhere", {"kge": "1"}, {"frequency": cascade.first}, None) is None
+    assert load_tuned(tmp_path, {"kge": "2"}, {"frequency": cascade.first}) is None
+    assert load_tuned(tmp_path / "elsewhere", {"kge": "1"}, {"frequency": cascade.first}) is None
 
 
 def test_a_newer_format_is_named(tuned, cascade, tmp_path):
@@ -146,9 +147,9 @@ def test_a_newer_format_is_named(tuned, cascade, tmp_path):
     path = tmp_path / "tuning.json"
     path.write_text(path.read_text().replace('"format": 2', '"format": 9'))
     with pytest.raises(DataError, match="is of format 9, and this version of cascader knows 2 at most"):
-        load_tuned(tmp_path, {}, {"frequency": cascade.first}, None)
+        load_tuned(tmp_path, {}, {"frequency": cascade.first})
     path.write_text(path.read_text().replace('"format": 9', '"format": 1'))
-    assert load_tuned(tmp_path, {}, {"frequency": cascade.first}, None) is None  # older: it is tuned again
+    assert load_tuned(tmp_path, {}, {"frequency": cascade.first}) is None  # older: it is tuned again
 
 
 def test_three_valid_triples_are_enough(kg, cascade):

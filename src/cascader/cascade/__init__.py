@@ -1,29 +1,29 @@
 """Tiers, one after the other: each reweights what the ones before it said."""
 
-from cascader.cascade.answers import Answer, Trace, answer, answers_of, known_mask
+from cascader.cascade.answers import Answer, Trace, answers_of, known_mask
 from cascader.cascade.blend import Alpha, Fusion, Pruned, Scale, blend, blend_all, mask_known, rerank
-from cascader.cascade.cascade import Cascade, Tier
+from cascader.cascade.cascade import Cascade, MeteredCascade, Tier
 from cascader.cascade.deadline import Deadline
 from cascader.cascade.pruners import Pruner, TopK
-from cascader.cascade.steps import Cost, Step, Tally, pairs_of
+from cascader.cascade.steps import Step, TierUsage, UsageLog, pairs_of
 
 __all__ = [
     "Alpha",
     "Answer",
     "Cascade",
     "Deadline",
-    "Cost",
     "Fusion",
+    "MeteredCascade",
     "Pruned",
     "Pruner",
     "Scale",
     "Step",
-    "Tally",
     "Tier",
+    "TierUsage",
     "TopK",
     "Trace",
+    "UsageLog",
     "blend_all",
-    "answer",
     "answers_of",
     "blend",
     "mask_known",

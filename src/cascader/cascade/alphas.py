@@ -69,14 +69,14 @@ def best_reranking(
     fusion: Fusion = Fusion(),  # noqa: B008 - a frozen value
 ) -> TunedBlend:
     """The best that a later tier makes of an earlier one's candidates, on some queries of valid."""
-    known = kg.known(("train",))  # valid is what is asked for
+    queries = queries.with_known(kg.known_before("valid"))
     reciprocal = np.empty((len(ALPHAS), len(queries)))
     for block in iter_blocks(queries, kg.known(known_splits("valid")), "choosing alpha"):
         scores = earlier.score_all(block.questions)
-        masked = mask_known(scores, block.questions, known)
+        masked = mask_known(scores, block.questions)
         kept = keep.keep(block.questions, masked)
         of_later = later.score(block.questions, kept)
-        if fusion.tail == "below":
+        if fusion.pruned == "below":
             ranks = ranks_below(block, scores, masked, kept, of_later, fusion)
         else:
             ranks = np.stack(

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cascader.cascade.cascade import Cascade
 from cascader.cascade.steps import Step
 from cascader.graph import BoolArray, FloatArray, IntArray, KnownAnswers, Queries
 
@@ -36,16 +35,6 @@ class Answer:
     score: float
     is_known: bool
     trace: tuple[Trace, ...]
-
-
-def answer(cascade: Cascade, queries: Queries, top: int, *, known: KnownAnswers | None = None) -> list[list[Answer]]:
-    """The `top` answers of each query, best first.
-
-    What is `known` is left out; with None, everything counts as new. An entity's rank is among what is left.
-    """
-    steps = list(cascade.steps(queries))
-    is_known = known_mask(queries, known, steps[-1].blended.shape)
-    return answers_of(steps, top, hidden=is_known, is_known=is_known)
 
 
 def answers_of(steps: list[Step], top: int, *, hidden: BoolArray, is_known: BoolArray) -> list[list[Answer]]:

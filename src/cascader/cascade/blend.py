@@ -8,12 +8,12 @@ import numpy as np
 from scipy.special import expit
 
 from cascader.errors import SettingsError
-from cascader.graph import Candidates, FloatArray, IntArray, KnownAnswers, Queries
+from cascader.graph import Candidates, FloatArray, IntArray, Queries
 
 #: What is done to scores before they are added: nothing, the logistic function, or mean 0 and deviation 1 per query.
 Scale = Literal["raw", "logistic", "standardized"]
-#: What becomes of the pruned: they keep their score (Eq. 2 to the letter), or also stand below all that progressed.
-Pruned = Literal["left", "below"]
+#: What happens to pruned candidates: they keep their scores (Eq. 2 to the letter), or are also kept below the rest.
+Pruned = Literal["unchanged", "below"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,10 @@ class Alpha:
         """The paper's single alpha is the same for both sides."""
         return value if isinstance(value, Alpha) else cls(value, value)
 
+    def __str__(self) -> str:
+        weights = f"{self.head:.4g}" if self.head == self.tail else f"{self.head:.4g} (head), {self.tail:.4g} (tail)"
+        return f"{weights}, {len(self.relations)} relations of their own" if self.relations else weights
+
     def per_query(self, queries: Queries) -> FloatArray:
         """The weight for each query; shape (queries,)."""
         weights = np.where(queries.predicts_tail, self.tail, self.head).astype(np.float32)
@@ -67,15 +71,15 @@ class Alpha:
 class Fusion:
     """How the scores of two tiers come together.
 
-    >>> Fusion("standardized", tail="left")  # mean 0 and deviation 1 a question; the pruned keep their scores
-    Fusion(scale='standardized', tail='left')
+    >>> Fusion("standardized", pruned="unchanged")  # mean 0 and deviation 1 per question; Eq. 2 to the letter
+    Fusion(scale='standardized', pruned='unchanged')
     """
 
     scale: Scale = "raw"
-    tail: Pruned = "below"
+    pruned: Pruned = "below"
 
     def __post_init__(self) -> None:
-        for name, choices in (("scale", get_args(Scale)), ("tail", get_args(Pruned))):
+        for name, choices in (("scale", get_args(Scale)), ("pruned", get_args(Pruned))):
             if getattr(self, name) not in choices:
                 raise SettingsError(f"{name} is {getattr(self, name)!r}, expected one of: {', '.join(choices)}.")
 
@@ -95,11 +99,11 @@ def blend_all(earlier: FloatArray, later: FloatArray, alpha: FloatArray, scale: 
     return blend(_scaled_rows(earlier, scale), _scaled_rows(later, scale), alpha)
 
 
-def mask_known(scores: FloatArray, queries: Queries, known: KnownAnswers | None) -> FloatArray:
+def mask_known(scores: FloatArray, queries: Queries) -> FloatArray:
     """A copy of the scores, (queries, entities), in which known answers are -inf: they would only take up places."""
     masked = scores.copy()
-    if known is not None:
-        answers = known.of(queries)
+    if queries.known is not None:
+        answers = queries.known.of(queries)
         masked[answers.rows, answers.ids] = -np.inf
     return masked
 
@@ -126,7 +130,7 @@ def rerank(
     centre, spread = _moments(scores[rows, ids], rows, len(scores))
     reranked = _scaled(scores, fusion.scale, centre[:, None], spread[:, None]).copy()
     blended = blend(reranked[rows, ids], scaled_candidates(later, candidates, fusion.scale), alpha[rows])
-    if fusion.tail == "below":
+    if fusion.pruned == "below":
         pruned = np.where(np.isneginf(masked), -np.inf, reranked)
         pruned[rows, ids] = -np.inf
         lowest = np.full(len(scores), np.inf, dtype=blended.dtype)

@@ -1,20 +1,21 @@
-"""A time limit that is looked at between two pieces of work."""
+"""A time limit that is checked between two pieces of work."""
 
 import time
+from collections.abc import Callable
 
 from cascader.errors import SettingsError
 
 
 class Deadline:
-    """Runs from the moment it is made."""
+    """Runs from the moment it is made; `clock` tells the time in seconds."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         if not seconds > 0:
             raise SettingsError(f"a time limit of {seconds} seconds leaves no time, expected more than 0.")
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
+        self._clock = clock
+        self._end = clock() + seconds
 
     @property
     def is_over(self) -> bool:
         """Whether the time is up."""
-        return time.monotonic() >= self._end
+        return self._clock() >= self._end

@@ -38,8 +38,8 @@ def pairs_of(steps: list[Step], row: int) -> int:
 
 
 @dataclass
-class Cost:
-    """What a tier has cost so far."""
+class TierUsage:
+    """What a tier has cost."""
 
     queries: int = 0
     calls: int = 0
@@ -55,11 +55,16 @@ class Cost:
 
 
 @dataclass
-class Tally:
-    """The costs of all tiers, by name."""
+class UsageLog:
+    """What all tiers have cost, by name."""
 
-    costs: dict[str, Cost] = field(default_factory=dict)
+    tiers: dict[str, TierUsage] = field(default_factory=dict)
 
     def add(self, step: Step) -> None:
         """Count one more step."""
-        self.costs.setdefault(step.tier, Cost()).add(step)
+        self.tiers.setdefault(step.tier, TierUsage()).add(step)
+
+    @property
+    def seconds(self) -> float:
+        """The time of all tiers together."""
+        return sum(usage.seconds for usage in self.tiers.values())

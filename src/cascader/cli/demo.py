@@ -63,15 +63,9 @@ def _measured(run: "Run") -> list[Evaluation]:
 
 def _say_answers(run: "Run") -> None:
     """The best answers to a few test questions, and what each tier made of them."""
-    from cascader.cascade import answer
-
-    entities, relations, known = run.kg.entities, run.kg.relations, run.kg.known(("train", "valid"))
+    entities, relations = run.kg.entities, run.kg.relations
     for head, relation, tail in run.kg.test[:_QUESTIONS].tolist():
         say(f"({entities[head].name}, {relations[relation].name}, ?), where test says {entities[tail].name}:")
-        query = run.kg.query(entities[head].id, relations[relation].id)
-        (answers,) = answer(run.tuned().best, query, _ANSWERS, known=known)
-        rows = [
-            [str(found.rank), entities[found.entity].name, "; ".join(trace.in_words() for trace in found.trace)]
-            for found in answers
-        ]
+        answers = run.predict(entities[head].id, relations[relation].id, top=_ANSWERS)
+        rows = [[str(found.rank), found.name, "; ".join(found.why())] for found in answers]
         say_table(["rank", "answer", "why"], rows, numbers=["rank"])

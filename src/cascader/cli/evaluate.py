@@ -13,7 +13,7 @@ from cascader.errors import SettingsError
 from cascader.graph import KnowledgeGraph, SplitName
 
 if TYPE_CHECKING:
-    from cascader.cascade import Cascade
+    from cascader.cascade import MeteredCascade
     from cascader.evaluation import Evaluation
     from cascader.runs import Run
     from cascader.scoring.engines import Engine
@@ -114,8 +114,9 @@ def measured_cascade(
 
 def _planned(
     run: "Run", split: SplitName, seconds: float | None, pairs: int | None, engine: "Engine | None"
-) -> tuple["Plan", "Cascade"]:
+) -> tuple["Plan", "MeteredCascade"]:
     """The best cascade that a budget allows for the questions of a split, and what it is predicted to cost."""
+    from cascader.cascade import Deadline, MeteredCascade
     from cascader.graph import Queries
     from cascader.tuning import Budget
 
@@ -126,21 +127,20 @@ def _planned(
     say(f"Predicted: {plan.pairs:,.0f} pairs to read and {plan.seconds:,.1f} s for {questions:,} questions.")
     if len(trial.tiers) == 1:
         say("No later tier fits the budget: the first one answers alone.")
-    cascade = trial.cascade.knowing(run.kg.known(("train", "valid") if split == "test" else ("train",)))
-    return plan, cascade if seconds is None else cascade.within(seconds)
+    return plan, MeteredCascade(trial.cascade, None if seconds is None else Deadline(seconds))
 
 
-def _about(run: "Run", plan: "Plan", cascade: "Cascade") -> dict[str, Any]:
+def _about(run: "Run", plan: "Plan", cascade: "MeteredCascade") -> dict[str, Any]:
     """What there is to tell of a cascade: its tiers, how it was tuned, what was predicted, and what it took."""
     return {
         "tiers": {tier: model.about() for tier, model in run.tiers.items() if tier in plan.trial.tiers},
         "plan": {**plan.trial.as_dict(), "seconds": plan.seconds, "pairs": plan.pairs},
-        "costs": {tier: asdict(cost) for tier, cost in cascade.tally.costs.items()},
+        "costs": {tier: asdict(cost) for tier, cost in cascade.usage.tiers.items()},
     }
 
 
-def _say_costs(cascade: "Cascade") -> None:
-    costs = cascade.tally.costs
+def _say_costs(cascade: "MeteredCascade") -> None:
+    costs = cascade.usage.tiers
     say(f"Took: {sum(cost.seconds for cost in costs.values()):,.1f} s, of which")
     for tier, cost in costs.items():
         late = f"; the time was up for {cost.cut_short:,} of {cost.queries:,} questions" if cost.cut_short else ""
@@ -150,7 +150,6 @@ def _say_costs(cascade: "Cascade") -> None:
 def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> tuple[Any, dict[str, Any]]:
     """The tiers as one scorer, and what there is to tell of it; valid chooses how much each counts."""
     from cascader.cascade import Alpha, Cascade, TopK
-    from cascader.evaluation.protocol import known_splits
     from cascader.graph import Queries
     from cascader.models.text.sampling import sampled
     from cascader.tuning import best_reranking, tune_alpha
@@ -161,7 +160,6 @@ def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> 
         parts = {"kge": run.kge, **parts}
     (before, first), *others = parts.items()
     scorer, about = first, first.about()
-    known = kg.known(tuple(name for name in known_splits(split) if name != split))
     for tier, part in others:
         if tier != "cross":
             alpha = tune_alpha(scorer, part, kg)
@@ -169,7 +167,7 @@ def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> 
         else:
             queries = Queries.from_triples(sampled(kg.valid, part.settings.valid_triples, part.settings.seed))
             alpha = Alpha(0.0, 0.0) if is_alone else best_reranking(scorer, part, kg, queries, keep).alpha
-            scorer = Cascade(scorer, known=known).then(part, alpha=alpha, keep=keep)
+            scorer = Cascade(scorer).then(part, alpha=alpha, keep=keep)
         say(f"alpha, the weight of {before} against {tier}: {alpha.head:.2f} for heads, {alpha.tail:.2f} for tails.")
         about = {"first": about, "second": part.about(), "alpha": alpha.as_dict()}
         if tier == "cross":

@@ -58,6 +58,7 @@ def predict(
 
     `cascader demo` makes that run.
     """
+    from cascader.cascade import Deadline
     from cascader.runs import load_run, parse_entity
     from cascader.tuning import Budget
 
@@ -75,9 +76,8 @@ def predict(
     answering = loaded.answering(Budget(seconds, pairs), len(queries))
     if new:
         answering = loaded.answering_new(answering, parse_entity(new))
-    if seconds is not None:
-        answering = answering.within(seconds)
-    found = answering.predict(queries, top=top, with_known=known, min_probability=min_probability)
+    deadline = None if seconds is None else Deadline(seconds)
+    found = answering.predict(queries, top=top, with_known=known, min_probability=min_probability, deadline=deadline)
     if output == "table":
         for answers in found:
             if answers or not every:

@@ -45,7 +45,7 @@ def evaluate(
     if len(triples) == 0:
         raise DataError(f"{kg.name} has no {split} triples to evaluate on. Add a {split} file, or let us split.")
     started = time.perf_counter()
-    queries = Queries.from_triples(triples)
+    queries = Queries.from_triples(triples).with_known(kg.known_before(split))
     known = kg.known(known_splits(split))
     ranks = _rank_all(scorer, queries, known)
     return Evaluation.of(

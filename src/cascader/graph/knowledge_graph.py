@@ -113,11 +113,22 @@ class KnowledgeGraph:
 
     def triples(self, splits: Sequence[SplitName] = SPLITS) -> Triples:
         """The triples of several splits, one after the other; shape (triples, 3)."""
-        return np.concatenate([self.split(split) for split in splits])
+        return np.concatenate([self.split(split) for split in splits] or [self.train[:0]])
 
     def known(self, splits: Sequence[SplitName] = SPLITS) -> KnownAnswers:
         """The true answers that `splits` hold."""
-        return KnownAnswers(self.triples(splits), len(self.entities), len(self.relations))
+        if tuple(splits) not in self._known:
+            self._known[tuple(splits)] = KnownAnswers(self.triples(splits), len(self.entities), len(self.relations))
+        return self._known[tuple(splits)]
+
+    def known_before(self, split: SplitName) -> KnownAnswers:
+        """The answers that are known when `split` is asked for: those of the splits before it."""
+        return self.known(SPLITS[: SPLITS.index(split)])
+
+    @cached_property
+    def _known(self) -> dict[tuple[SplitName, ...], KnownAnswers]:
+        """What `known` has indexed so far: a graph never changes."""
+        return {}
 
     def entity_index(self, text: str) -> int:
         """The index of the entity with this id or name."""
@@ -132,13 +143,14 @@ class KnowledgeGraph:
         return self._entity_names.closest(text, limit)
 
     def query(self, anchor: str, relation: str, side: Side = "tail") -> Queries:
-        """Ask (anchor, relation, ?), or (?, relation, anchor) with `side="head"`."""
+        """Ask (anchor, relation, ?), or (?, relation, anchor) with `side="head"`, knowing all that the graph knows."""
         if side not in ("head", "tail"):
             raise DataError(f"there is no side {side!r}. Choose the one to predict: head or tail.")
         return Queries(
             anchors=np.array([self.entity_index(anchor)], dtype=np.int32),
             relations=np.array([self.relation_index(relation)], dtype=np.int32),
             predicts_tail=np.array([side == "tail"]),
+            known=self.known(),
         )
 
     def degrees(self, splits: Sequence[SplitName] = ("train",)) -> IntArray:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph.arrays import BoolArray, IntArray, Triples, frozen
+
+if TYPE_CHECKING:
+    from cascader.graph.known import KnownAnswers
 
 #: The side that is asked for, never the one that is given.
 Side = Literal["head", "tail"]
@@ -15,7 +18,10 @@ Side = Literal["head", "tail"]
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Many questions, a row each; `golds` are the right answers where they are known.
+    """Many questions, one per row; `golds` are the right answers where there are any.
+
+    `known` holds the answers that are known when the questions are asked: train for a question of valid, train and
+    valid for one of test. A cascade never spends a place on them.
 
     >>> queries = Queries.from_triples(np.array([[0, 0, 1]], dtype=np.int32))
     >>> queries.anchors.tolist(), queries.predicts_tail.tolist(), queries.golds.tolist()
@@ -26,6 +32,7 @@ class Queries:
     relations: IntArray  # (queries,)
     predicts_tail: BoolArray  # (queries,) False where the head is asked for
     golds: IntArray | None = None  # (queries,)
+    known: "KnownAnswers | None" = None
 
     def __post_init__(self) -> None:
         lengths = {len(self.anchors), len(self.relations), len(self.predicts_tail)}
@@ -57,7 +64,12 @@ class Queries:
             relations=self.relations[rows],
             predicts_tail=self.predicts_tail[rows],
             golds=None if self.golds is None else self.golds[rows],
+            known=self.known,
         )
+
+    def with_known(self, known: "KnownAnswers | None") -> "Queries":
+        """The same questions, asked when `known` is known."""
+        return replace(self, known=known)
 
     def blocks(self, size: int) -> Iterator["Queries"]:
         """Yield the queries in order, at most `size` at a time."""

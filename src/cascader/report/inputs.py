@@ -84,12 +84,7 @@ class Material:
     def queries(self) -> Queries:
         """Some of the half of valid that no pruner has learnt from; what reads pairs has read it already."""
         _, checking = split_valid(self.kg, self.seed)
-        return Queries.from_triples(checking[:_TRIPLES])
-
-    @cached_property
-    def known(self) -> KnownAnswers:
-        """What is masked before pruning: train, since valid is what is asked for."""
-        return self.kg.known(("train",))
+        return Queries.from_triples(checking[:_TRIPLES]).with_known(self.kg.known_before("valid"))
 
     @cached_property
     def filter(self) -> KnownAnswers:
@@ -111,12 +106,12 @@ class Material:
     def replayed(self, tiers: Sequence[Tier]) -> Cascade:
         """The first tier and these later ones, on recorded scores."""
         exchanged = tuple(replace(tier, scorer=self.recorded[tier.name]) for tier in tiers)
-        return Cascade(self.recorded[self.first], exchanged, known=self.known)
+        return Cascade(self.recorded[self.first], exchanged)
 
     def read(self, reader: str, questions: Queries) -> Candidates:
         """The candidates that a tier has read of what the first one proposed."""
         scores = self.recorded[self.first].score_all(questions)
-        return TopK(self.read_top[reader]).keep(questions, mask_known(scores, questions, self.known))
+        return TopK(self.read_top[reader]).keep(questions, mask_known(scores, questions))
 
     def scores_among(self, name: str, questions: Queries, candidates: Candidates) -> FloatArray:
         """A tier's scores of some candidates, -inf for all others; shape (questions, entities)."""

@@ -53,7 +53,7 @@ def about_new(cascade: Cascade, tiers: Mapping[str, Any], entities: Sequence[Ent
         )
 
     later: list[Tier] = [replace(tier, scorer=scorer(tier.name)) for tier in cascade.tiers]
-    return Cascade(scorer(cascade.name), tuple(later), known=None, name=cascade.name)
+    return Cascade(scorer(cascade.name), tuple(later), name=cascade.name)
 
 
 class NeighborEmbedding:

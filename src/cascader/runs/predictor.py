@@ -1,12 +1,12 @@
 """A graph, a cascade and its calibration: all that it takes to answer people."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from cascader.cascade import Answer, Cascade, answers_of, known_mask, pairs_of
+from cascader.cascade import Answer, Cascade, Deadline, answers_of, known_mask, pairs_of
 from cascader.errors import DataError, SettingsError
 from cascader.graph import (
     BoolArray,
@@ -38,12 +38,14 @@ class Predictor:
     calibration: Calibration | None  # None: there was no valid, so there are no probabilities
     new: tuple[Entity, ...] = ()  # where there are any, questions are about these, and the graph knows no answer
 
-    def within(self, seconds: float) -> "Predictor":
-        """The same, with a clock that starts now."""
-        return replace(self, cascade=self.cascade.within(seconds))
-
     def predict(
-        self, queries: Queries, *, top: int = 10, with_known: bool = False, min_probability: float = 0.0
+        self,
+        queries: Queries,
+        *,
+        top: int = 10,
+        with_known: bool = False,
+        min_probability: float = 0.0,
+        deadline: Deadline | None = None,
     ) -> Iterator[list[Prediction]]:
         """The best answers of each query, those that are less probable left out.
 
@@ -54,16 +56,18 @@ class Predictor:
                 "there are no probabilities to go by: they need a valid split, and are not known for new entities. "
                 "Leave the least probability out."
             )
-        for found in self.answered(queries, top=top, with_known=with_known):
+        for found in self.answered(queries, top=top, with_known=with_known, deadline=deadline):
             yield [e for e in found.predictions if e.probability is None or e.probability >= min_probability]
 
-    def answered(self, queries: Queries, *, top: int = 10, with_known: bool = False) -> Iterator[Answered]:
+    def answered(
+        self, queries: Queries, *, top: int = 10, with_known: bool = False, deadline: Deadline | None = None
+    ) -> Iterator[Answered]:
         """The same as `predict`, all of it, with what each question has cost."""
         if top < 1:
             raise SettingsError(f"the {top} best answers were asked for, expected at least 1.")
-        cascade = self.cascade.knowing(None if with_known else self._known)
+        queries = queries.with_known(None if with_known else self._known)
         for block in queries.blocks(self._block_size):
-            yield from self._block(cascade, block, top, with_known)
+            yield from self._block(block, top, with_known, deadline)
 
     def known_of(self, queries: Queries) -> Candidates:
         """What the graph knows of each query, in whatever split."""
@@ -78,8 +82,8 @@ class Predictor:
     def _block_size(self) -> int:
         return max(1, min(_BLOCK_QUESTIONS, _BLOCK_BYTES // (4 * len(self.kg.entities))))
 
-    def _block(self, cascade: Cascade, queries: Queries, top: int, with_known: bool) -> Iterator[Answered]:
-        steps = list(cascade.steps(queries))
+    def _block(self, queries: Queries, top: int, with_known: bool, deadline: Deadline | None) -> Iterator[Answered]:
+        steps = list(self.cascade.steps(queries, deadline))
         scores = steps[-1].blended
         is_known = known_mask(queries, self._known, scores.shape)
         hidden = np.zeros_like(is_known) if with_known else is_known
@@ -135,11 +139,11 @@ class Predictor:
         return np.mean([self._one_sided(Queries.from_triples(triples, side), known) for side in sides], axis=0)
 
     def _one_sided(self, queries: Queries, known: KnownAnswers) -> FloatArray:
-        questions, question_of = queries.unique()
+        questions, question_of = queries.with_known(known).unique()
         golds, found = queries.required_golds(), np.empty(len(queries))
-        cascade, start = self.cascade.knowing(known), 0
+        start = 0
         for block in questions.blocks(self._block_size):
-            scores = cascade.score_all(block)
+            scores = self.cascade.score_all(block)
             is_known = known_mask(block, known, scores.shape)
             asking = np.flatnonzero((question_of >= start) & (question_of < start + len(block)))
             probabilities = self._required().probabilities(block, scores, is_known)

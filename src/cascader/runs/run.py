@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cascader.cascade import Cascade, TopK
+from cascader.cascade import Cascade
 from cascader.datasets import Frame, Split, read_graph, triples_of, write_graph
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side
@@ -102,11 +102,10 @@ class Run:
         scorers = self.scorers(engine)
         identity = {name: hash_of_tier(self.folder, name) for name in self.tiers}
         identity |= {"read_top": str(read_top), "seed": str(seed)}
-        known = self.kg.known(("train", "valid"))
-        found = load_tuned(self.folder, identity, scorers, known)
+        found = load_tuned(self.folder, identity, scorers)
         if found is None:
             save_tuned(tune(_untuned(scorers), self.kg, read_top=read_top, seed=seed), self.folder, identity)
-            found = load_tuned(self.folder, identity, scorers, known)
+            found = load_tuned(self.folder, identity, scorers)
         assert found is not None  # noqa: S101 - it was saved just now
         return found
 
@@ -208,8 +207,7 @@ def _untuned(scorers: Mapping[str, Scorer]) -> Cascade:
     (name, first), *others = scorers.items()
     cascade = Cascade(first, name=name)
     for other, scorer in others:
-        keep = TopK(1) if other in READING_TIERS else None
-        cascade = cascade.then(scorer, alpha=0.5, keep=keep, name=other)
+        cascade = cascade.then(scorer, name=other)
     return cascade
 
 

@@ -23,9 +23,9 @@ def with_threshold(answering: Predictor, *, seed: int = 0) -> Predictor:
     if calibration is None:
         raise DataError(f"{kg.name} has no valid triples to choose a threshold on. Fit again with some held back.")
     draw = np.random.default_rng(seed)
-    reads = any(tier.keep is not None for tier in answering.cascade.tiers)
+    reads = any(tier.reads_pairs for tier in answering.cascade.tiers)
     true = draw.permutation(kg.valid)[: _MOST_TRIPLES_READ if reads else _MOST_TRIPLES]
-    known = kg.known(("train",))
+    known = kg.known_before("valid")
     of_true = answering.probabilities_of(true, known)
     of_false = answering.probabilities_of(corrupted(true, kg, draw), known)
     middle = (len(true) + 1) // 2

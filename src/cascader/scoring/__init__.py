@@ -3,8 +3,8 @@
 from cascader.scoring.memory_store import MemoryStore, Store
 from cascader.scoring.pair_keys import PairKeys
 from cascader.scoring.score_store import ScoreStore
-from cascader.scoring.scorer import Scorer
+from cascader.scoring.scorer import Scorer, reads_pairs
 from cascader.scoring.stored_scorer import StoredScorer
 from cascader.scoring.write_behind import WriteBehind
 
-__all__ = ["MemoryStore", "PairKeys", "ScoreStore", "Scorer", "Store", "StoredScorer", "WriteBehind"]
+__all__ = ["MemoryStore", "PairKeys", "ScoreStore", "Scorer", "Store", "StoredScorer", "WriteBehind", "reads_pairs"]

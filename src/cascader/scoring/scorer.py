@@ -36,3 +36,8 @@ class Scorer(Protocol):
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score only the candidates of each query; shape (candidates,), in the order of `candidates.ids`."""
         ...
+
+
+def reads_pairs(scorer: Scorer) -> bool:
+    """Whether a scorer reads each candidate together with its question, so that it can only be asked about a few."""
+    return bool(getattr(scorer, "reads_pairs", False))

@@ -20,6 +20,8 @@ class StoredScorer:
     `load` is how another process gets the same scorer; without, all is computed in this one.
     """
 
+    reads_pairs = True
+
     def __init__(
         self,
         scorer: Scorer,

@@ -84,7 +84,7 @@ def within_seconds(stops: Sequence[Stop], seconds: float) -> int:
 def _counted(cascade: Cascade, counted: dict[int, Counted]) -> Cascade:
     """The same cascade, whose stored tiers say which pairs were new; the cascades share them."""
     tiers = tuple(replace(tier, scorer=Counted.shared(tier.scorer, counted)) for tier in cascade.tiers)
-    return Cascade(cascade.first, tiers, known=cascade.known, name=cascade.name)
+    return Cascade(cascade.first, tiers, name=cascade.name)
 
 
 def _seconds_alone(answering: Predictor) -> float:

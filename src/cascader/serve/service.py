@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cascader.cascade import Deadline
 from cascader.errors import CascaderError, DataError, UnknownNameError
 from cascader.graph import Entity, Queries
 from cascader.progress import no_progress
@@ -165,7 +166,8 @@ class Desk:
         for counted in self._counted:
             counted.new_pairs.clear()
         top = max(question.top for question in asked)
-        found = list(answering.answered(questions, top=top, with_known=kind.with_known))
+        deadline = _deadline(asked[0])
+        found = list(answering.answered(questions, top=top, with_known=kind.with_known, deadline=deadline))
         read = self._pairs_read(questions, found, answering)
         known = answering.known_of(questions)
         return [
@@ -177,11 +179,7 @@ class Desk:
 
     def _answering(self, stop: Stop, question: Resolved) -> Predictor:
         answering = stop.answering
-        if question.new is not None:
-            answering = self.run.answering_new(answering, question.new)
-        if question.seconds is not None:  # the time that it has waited counts
-            answering = answering.within(max(question.seconds - (time.monotonic() - question.started), 0.001))
-        return answering
+        return answering if question.new is None else self.run.answering_new(answering, question.new)
 
     def _pairs_read(self, questions: Queries, found: Sequence[Answered], answering: Predictor) -> list[int]:
         """How many pairs of each question were in no store; of a new entity, none is."""
@@ -189,6 +187,13 @@ class Desk:
             return [answered.pairs for answered in found]
         keys = questions.keys(len(self.kg.entities), len(self.kg.relations)).tolist()
         return [sum(counted.new_pairs[key] for counted in self._counted) for key in keys]
+
+
+def _deadline(question: Resolved) -> Deadline | None:
+    """The time that a question has left; what it has waited counts."""
+    if question.seconds is None:
+        return None
+    return Deadline(max(question.seconds - (time.monotonic() - question.started), 0.001))
 
 
 def _queries(asked: Sequence[Resolved]) -> Queries:

@@ -7,7 +7,6 @@ from typing import Any
 from cascader.cascade import Alpha, Cascade, Fusion, Tier
 from cascader.cascade.pruners import load_pruner
 from cascader.errors import DataError
-from cascader.graph import KnownAnswers
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_arrays, read_json, write_arrays, write_json
 from cascader.tuning.result import Trial, TuningResult
@@ -34,9 +33,7 @@ def save_tuned(tuned: TuningResult, folder: Path, identity: Mapping[str, str]) -
     )
 
 
-def load_tuned(
-    folder: Path, identity: Mapping[str, str], scorers: Mapping[str, Scorer], known: KnownAnswers | None
-) -> TuningResult | None:
+def load_tuned(folder: Path, identity: Mapping[str, str], scorers: Mapping[str, Scorer]) -> TuningResult | None:
     """Read back what `save_tuned` has written; None if there is nothing, or nothing of these models.
 
     `scorers` are the tiers by name, the first tier first.
@@ -56,9 +53,7 @@ def load_tuned(
     return TuningResult(
         tuple(
             Trial(
-                Cascade(
-                    first, tuple(_tier(later, scorers, tensors, i) for later in trial["later"]), known=known, name=name
-                ),
+                Cascade(first, tuple(_tier(later, scorers, tensors, i) for later in trial["later"]), name=name),
                 trial["valid_mrr"],
                 trial["pairs_per_query"],
                 trial["seconds_per_query"],
@@ -79,5 +74,5 @@ def _tier(saved: Mapping[str, Any], scorers: Mapping[str, Scorer], tensors: Mapp
         scorer=scorers[name],
         alpha=Alpha.from_dict(saved["alpha"]),
         keep=None if saved["keep"] is None else load_pruner(saved["keep"], learnt),
-        fusion=Fusion(saved["scale"], saved["tail"]),
+        fusion=Fusion(saved["scale"], saved["pruned"]),
     )

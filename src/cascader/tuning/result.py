@@ -38,10 +38,10 @@ def described(tier: Tier) -> dict[str, Any]:
     """A tier of a cascade as JSON can hold it, without what its pruner has learnt."""
     return {
         "tier": tier.name,
-        "alpha": tier.alpha.as_dict(),
+        "alpha": tier.weight.as_dict(),
         "keep": None if tier.keep is None else tier.keep.as_dict(),
         "scale": tier.fusion.scale,
-        "tail": tier.fusion.tail,
+        "pruned": tier.fusion.pruned,
     }
 
 

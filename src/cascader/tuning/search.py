@@ -14,8 +14,8 @@ from cascader.cascade.pruners import (
     Capped,
     ConformalTopK,
     DynamicTopK,
+    Examples,
     Pruner,
-    ScoredQueries,
     StaticTopK,
     TopK,
     score_in_blocks,
@@ -33,7 +33,7 @@ from cascader.tuning.result import Trial, TuningResult
 #: As in the paper.
 QUANTILES = (0.5, 0.75, 0.9, 0.95)
 WIDTHS = (5, 10, 20, 50, 100)
-_FUSIONS = [Fusion(scale, tail) for scale in get_args(Scale) for tail in get_args(Pruned)]
+_FUSIONS = [Fusion(scale, pruned) for scale in get_args(Scale) for pruned in get_args(Pruned)]
 #: What the recorded rows of a tier may take: on large graphs, a sample of valid is enough.
 _RECORD_BYTES = 256 << 20
 
@@ -75,14 +75,16 @@ class _Search:
 
     def __init__(self, cascade: Cascade, kg: KnowledgeGraph, seed: int) -> None:
         self._kg = kg
-        self._known = kg.known(("train",))  # valid is what is asked for
+        known = kg.known_before("valid")
         self._filter = kg.known(known_splits("valid"))
         learning, checking = split_valid(kg, seed)
-        self._learning, self._checking = Queries.from_triples(learning), Queries.from_triples(checking)
-        self._both = Queries.from_triples(np.unique(np.concatenate([learning, checking]), axis=0))
+        both = np.unique(np.concatenate([learning, checking]), axis=0)
+        self._learning, self._checking, self._both = (
+            Queries.from_triples(triples).with_known(known) for triples in (learning, checking, both)
+        )
         self._first = cascade.name
-        self._dense = [tier for tier in cascade.tiers if tier.keep is None]
-        self._reading = [tier for tier in cascade.tiers if tier.keep is not None]
+        self._dense = [tier for tier in cascade.tiers if not tier.reads_pairs]
+        self._reading = [tier for tier in cascade.tiers if tier.reads_pairs]
         self._scorers = {self._first: cascade.first, **{tier.name: tier.scorer for tier in self._dense}}
         self._recorded = {name: RecordedScorer(scorer, self._both, kg) for name, scorer in self._scorers.items()}
 
@@ -101,7 +103,7 @@ class _Search:
 
     def _sum(self, chosen: Sequence[Tier]) -> Trial:
         """The best way to add the chosen tiers to the first, one after the other."""
-        cascade = Cascade(self._recorded[self._first], known=self._known, name=self._first)
+        cascade = Cascade(self._recorded[self._first], name=self._first)
         for tier in chosen:
             cascade = self._added(cascade, tier.name)
         names = [self._first, *(tier.name for tier in chosen)]
@@ -163,22 +165,25 @@ class _Search:
         return float((kept.ids == self._checking.required_golds()[kept.rows]).sum() / len(self._checking))
 
     def _pruners(self, earlier: Cascade, read_top: int) -> list[Pruner]:
-        """Fixed numbers of candidates, and for each quantile what was learnt from half of valid.
+        """Fixed numbers of candidates, and for each quantile what was learned from half of valid.
 
-        Never more than was recorded: what is beyond has not been tried.
+        Two networks serve them all: one that has learned from that half, and one from half of it, for the guarantee
+        needs triples that taught nothing. Never more than was recorded: what is beyond has not been tried.
         """
-
-        def seen() -> Iterator[ScoredQueries]:
-            return score_in_blocks(earlier, self._learning, self._known)
-
-        static, dynamic = StaticTopK(0.5).fit(seen()), DynamicTopK(0.5).fit(seen())
-        pruners: list[Pruner] = [*(TopK(k) for k in WIDTHS if k < read_top), TopK(read_top)]
-        thrifty = BudgetedTopK(1).fit(seen())
-        pruners += [Capped(read_top, thrifty.with_mean(k)) for k in WIDTHS if k < read_top]
+        examples = Examples.collect(score_in_blocks(earlier, self._learning), "compact")
+        static, dynamic = StaticTopK(0.5).fit_examples(examples), DynamicTopK(0.5).fit_examples(examples)
+        budgeted = BudgetedTopK(1).fit_examples(examples, dynamic)
+        conformal = ConformalTopK(0.5).fit_examples(examples)
+        widths = [k for k in WIDTHS if k < read_top]
+        pruners: list[Pruner] = [*(TopK(k) for k in widths), TopK(read_top)]
+        pruners += [Capped(read_top, budgeted.with_mean(k)) for k in widths]
         for quantile in QUANTILES:
-            conformal = ConformalTopK(quantile).fit(seen())
-            learnt = static.with_quantile(quantile), dynamic.with_quantile(quantile), conformal
-            pruners += [Capped(read_top, pruner) for pruner in learnt]
+            learned = (
+                static.with_quantile(quantile),
+                dynamic.with_quantile(quantile),
+                conformal.with_coverage(quantile),
+            )
+            pruners += [Capped(read_top, pruner) for pruner in learned]
         return pruners
 
     # Replaying.
@@ -186,12 +191,12 @@ class _Search:
     def _with(self, scorers: Mapping[str, Scorer], tiers: Sequence[Tier]) -> Cascade:
         """A cascade of the same tiers, with what was recorded or with the real scorers."""
         exchanged = tuple(replace(tier, scorer=scorers.get(tier.name, tier.scorer)) for tier in tiers)
-        return Cascade(scorers[self._first], exchanged, known=self._known, name=self._first)
+        return Cascade(scorers[self._first], exchanged, name=self._first)
 
     def _kept(self, base: Trial, keep: Pruner, questions: Queries) -> Candidates:
         """Whom a pruner keeps of what a sum has scored."""
         scores = self._with(self._recorded, base.cascade.tiers).score_all(questions)
-        return keep.keep(questions, mask_known(scores, questions, self._known))
+        return keep.keep(questions, mask_known(scores, questions))
 
     def _mrr(self, cascade: Cascade, queries: Queries | None = None) -> float:
         return mean_reciprocal_rank(cascade, self._both if queries is None else queries, self._filter)

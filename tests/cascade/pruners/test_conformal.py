@@ -62,7 +62,9 @@ def test_the_coverage_holds_on_each_side():
 
 def test_too_few_queries_keep_everything_and_say_so():
     kg = random_graph()
-    seen = list(score_in_blocks(Frequency().fit(kg), Queries.from_triples(kg.valid[:3]), kg.known(("train",))))
+    seen = list(
+        score_in_blocks(Frequency().fit(kg), Queries.from_triples(kg.valid[:3]).with_known(kg.known_before("valid")))
+    )
     pruner = ConformalTopK(0.9).fit(seen)
     assert pruner.uncovered_sides == ("head", "tail")
     for block in seen:
@@ -85,7 +87,7 @@ def test_both_sides_of_a_triple_are_learnt_from_together():
     from cascader.cascade.pruners.examples import Examples
 
     kg = random_graph()
-    blocks = score_in_blocks(Frequency().fit(kg), Queries.from_triples(kg.valid), kg.known(("train",)))
+    blocks = score_in_blocks(Frequency().fit(kg), Queries.from_triples(kg.valid).with_known(kg.known_before("valid")))
     first, second = Examples.collect(blocks, "compact").split(0.5, seed=0)
     of_first, of_second = ({tuple(triple) for triple in half.triples.tolist()} for half in (first, second))
     assert not of_first & of_second

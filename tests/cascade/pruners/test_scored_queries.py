@@ -12,7 +12,7 @@ from tests.evaluation.test_evaluate import Oracle, random_graph
 def test_ranks_are_those_of_the_evaluation_when_the_same_is_known():
     kg = random_graph()
     scorer = Oracle(kg, noise=3.0)
-    blocks = list(score_in_blocks(scorer, Queries.from_triples(kg.valid), kg.known(("train", "valid"))))
+    blocks = list(score_in_blocks(scorer, Queries.from_triples(kg.valid).with_known(kg.known(("train", "valid")))))
     mean_rank = np.concatenate([block.ranks for block in blocks]).mean()
     assert mean_rank == pytest.approx(evaluate(scorer, kg, "valid").metrics["mean_rank"])
 
@@ -20,7 +20,7 @@ def test_ranks_are_those_of_the_evaluation_when_the_same_is_known():
 def test_known_facts_are_masked_but_the_gold_never_is(toy):
     known = toy.known(("train", "valid"))
     queries = Queries.from_triples(toy.valid)
-    for block in score_in_blocks(Frequency().fit(toy), queries, known):
+    for block in score_in_blocks(Frequency().fit(toy), queries.with_known(known)):
         answers = known.of(block.queries)
         is_gold = answers.ids == block.queries.golds[answers.rows]
         scores = block.scores[answers.rows, answers.ids]
@@ -30,7 +30,11 @@ def test_known_facts_are_masked_but_the_gold_never_is(toy):
 
 def test_a_question_with_many_golds_never_makes_a_block_larger_than_its_questions():
     kg = KnowledgeGraph.from_triples([("a", "r", "b")], valid=[("a", "r", f"e{i}") for i in range(50)])
-    blocks = list(score_in_blocks(Frequency().fit(kg), Queries.from_triples(kg.valid, "tail"), kg.known(("train",))))
+    blocks = list(
+        score_in_blocks(
+            Frequency().fit(kg), Queries.from_triples(kg.valid, "tail").with_known(kg.known_before("valid"))
+        )
+    )
     assert [len(block.queries) for block in blocks] == [1] * 50
 
 

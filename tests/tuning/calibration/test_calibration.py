@@ -41,7 +41,7 @@ def test_within_a_question_a_higher_score_never_has_a_lower_probability(kg, name
     cascade = CASCADES[name](kg)
     calibration = calibrate(cascade, kg)
     asked = questions(kg)
-    scores = cascade.knowing(kg.known()).score_all(asked)
+    scores = cascade.score_all(asked.with_known(kg.known()))
     scores[:, 1] = scores[:, 0]  # ties, too
     is_known = known_mask(asked, kg.known(), scores.shape)
     probabilities = calibration.probabilities(asked, scores, is_known)

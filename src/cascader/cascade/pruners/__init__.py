@@ -4,6 +4,7 @@ from cascader.cascade.pruners.budgeted import BudgetedTopK
 from cascader.cascade.pruners.capped import Capped
 from cascader.cascade.pruners.conformal import ConformalTopK
 from cascader.cascade.pruners.dynamic import DynamicTopK
+from cascader.cascade.pruners.examples import Examples
 from cascader.cascade.pruners.pruner import Pruner
 from cascader.cascade.pruners.registry import load_pruner
 from cascader.cascade.pruners.scored_queries import ScoredQueries, score_in_blocks
@@ -14,6 +15,7 @@ __all__ = [
     "Capped",
     "ConformalTopK",
     "DynamicTopK",
+    "Examples",
     "Pruner",
     "ScoredQueries",
     "StaticTopK",

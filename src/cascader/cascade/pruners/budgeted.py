@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -30,12 +30,14 @@ class BudgetedTopK:
     >>> from cascader.cascade.pruners import score_in_blocks
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
     >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
-    >>> queries, floor = Queries.from_triples(kg.valid), Frequency().fit(kg)
-    >>> pruner = BudgetedTopK(mean=3).fit(score_in_blocks(floor, queries, kg.known(("train",))))
+    >>> queries = Queries.from_triples(kg.valid).with_known(kg.known_before("valid"))
+    >>> floor = Frequency().fit(kg)
+    >>> pruner = BudgetedTopK(mean=3).fit(score_in_blocks(floor, queries))
     >>> bool(pruner.keep(queries, floor.score_all(queries)).counts.mean() <= 3)
     True
     """
 
+    kind: ClassVar[str] = "budgeted"
     dynamic_: DynamicTopK
     price_: float  # the chance that a candidate must be worth
 
@@ -48,7 +50,11 @@ class BudgetedTopK:
     def fit(self, blocks: Iterable[ScoredQueries]) -> Self:
         """Learn the curves of queries, and the price at which the mean comes out."""
         examples = Examples.collect(blocks, "compact")
-        self.dynamic_ = DynamicTopK(0.5, seed=self.seed).fit_examples(examples)
+        return self.fit_examples(examples, DynamicTopK(0.5, seed=self.seed).fit_examples(examples))
+
+    def fit_examples(self, examples: Examples, dynamic: DynamicTopK) -> Self:
+        """Learn from what has been collected before, with a network that has learned from it already."""
+        self.dynamic_ = dynamic
         self._curves = self._curves_of(examples.features, examples.asked)
         return self._set_price()
 
@@ -79,15 +85,18 @@ class BudgetedTopK:
         return curves[np.arange(len(curves)), best]
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
-        """The candidates of each query that go on, best first; what is masked never does."""
+        """The candidates of each query to keep, best first; masked ones never are."""
         if not hasattr(self, "price_"):
-            raise NotFittedError("BudgetedTopK has not been fitted. Call fit(score_in_blocks(scorer, queries, known)).")
+            raise NotFittedError("BudgetedTopK has not been fitted. Call fit(score_in_blocks(scorer, queries)).")
         counts = self._counts(self._curves_of(describe(queries, scores, "compact"), asked(queries)))
         return top_candidates(queries, scores, counts.clip(1, scores.shape[1]).astype(np.int64))
 
+    def __str__(self) -> str:
+        return f"budgeted, {self.mean:g} on average"
+
     def as_dict(self) -> dict[str, Any]:
         """The settings and the price."""
-        saved: dict[str, Any] = {"pruner": "budgeted", "mean": self.mean, "seed": self.seed}
+        saved: dict[str, Any] = {"pruner": self.kind, "mean": self.mean, "seed": self.seed}
         if hasattr(self, "price_"):
             saved |= {"price": self.price_, "dynamic": self.dynamic_.as_dict()}
         return saved

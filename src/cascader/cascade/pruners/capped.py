@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from cascader.graph import Array, Candidates, FloatArray, Queries
 class Capped:
     """What `pruner` keeps, but no more than the `k` best of it."""
 
+    kind: ClassVar[str] = "capped"
     k: int
     pruner: Pruner
 
@@ -23,14 +24,17 @@ class Capped:
             raise SettingsError(f"k is {self.k}, expected at least 1 candidate.")
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
-        """The candidates of each query that go on, best first; what is masked never does."""
+        """The candidates of each query to keep, best first; masked ones never are."""
         kept = self.pruner.keep(queries, scores)
         place = np.arange(len(kept.ids)) - np.repeat(kept.offsets[:-1], kept.counts)
         return kept.where(place < self.k)
 
+    def __str__(self) -> str:
+        return f"{self.pruner}, at most {self.k}"
+
     def as_dict(self) -> dict[str, Any]:
-        """The limit, and what the other pruner has to tell."""
-        return {"pruner": "capped", "k": self.k, "of": self.pruner.as_dict()}
+        """The limit, and the other pruner's settings."""
+        return {"pruner": self.kind, "k": self.k, "of": self.pruner.as_dict()}
 
     def tensors(self) -> dict[str, Array]:
         """What the other pruner has learnt."""

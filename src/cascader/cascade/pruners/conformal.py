@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -32,12 +32,14 @@ class ConformalTopK:
     >>> from cascader.cascade.pruners import score_in_blocks
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
     >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
-    >>> queries, floor = Queries.from_triples(kg.valid), Frequency().fit(kg)
-    >>> pruner = ConformalTopK(coverage=0.8).fit(score_in_blocks(floor, queries, kg.known(("train",))))
+    >>> queries = Queries.from_triples(kg.valid).with_known(kg.known_before("valid"))
+    >>> floor = Frequency().fit(kg)
+    >>> pruner = ConformalTopK(coverage=0.8).fit(score_in_blocks(floor, queries))
     >>> pruner.uncovered_sides  # six triples to calibrate on are enough for 0.8; with too few, all candidates are kept
     ()
     """
 
+    kind: ClassVar[str] = "conformal"
     dynamic_: DynamicTopK
     factors_: dict[Side, float]  # what predictions are multiplied by; infinite where there were too few queries
 
@@ -48,14 +50,26 @@ class ConformalTopK:
 
     def fit(self, blocks: Iterable[ScoredQueries]) -> Self:
         """Learn from one half of the triples and calibrate on the other."""
-        examples = Examples.collect(blocks, "compact")
-        learning, calibration = examples.split(CALIBRATION_SHARE, self.seed)
+        return self.fit_examples(Examples.collect(blocks, "compact"))
+
+    def fit_examples(self, examples: Examples) -> Self:
+        """Learn from what has been collected before."""
+        learning, self._calibration = examples.split(CALIBRATION_SHARE, self.seed)
         self.dynamic_ = DynamicTopK(self.coverage, seed=self.seed).fit_examples(learning)
+        return self._calibrate()
+
+    def with_coverage(self, coverage: float) -> "ConformalTopK":
+        """A copy for another coverage, with what this one has learned; only before it was saved."""
+        other = ConformalTopK(coverage, seed=self.seed)
+        other.dynamic_, other._calibration = self.dynamic_.with_quantile(coverage), self._calibration
+        return other._calibrate()
+
+    def _calibrate(self) -> Self:
         # By side: the two queries of a triple depend on each other, and only one of them is on each side.
-        of_tails = calibration.predicts_tail
+        of_tails = self._calibration.predicts_tail
         self.factors_ = {
-            "head": self._factor(calibration[~of_tails]),
-            "tail": self._factor(calibration[of_tails]),
+            "head": self._factor(self._calibration[~of_tails]),
+            "tail": self._factor(self._calibration[of_tails]),
         }
         return self
 
@@ -76,22 +90,23 @@ class ConformalTopK:
 
     def _fitted(self) -> dict[Side, float]:
         if not hasattr(self, "factors_"):
-            raise NotFittedError(
-                "ConformalTopK has not been fitted. Call fit(score_in_blocks(scorer, queries, known))."
-            )
+            raise NotFittedError("ConformalTopK has not been fitted. Call fit(score_in_blocks(scorer, queries)).")
         return self.factors_
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
-        """The candidates of each query that go on, best first; what is masked never does."""
+        """The candidates of each query to keep, best first; masked ones never are."""
         factors = self._fitted()
         of_query = np.where(queries.predicts_tail, factors["tail"], factors["head"])
         # Rounded down: a rank is a whole number, and is reached if the product reaches it.
         counts = np.floor(of_query * self.dynamic_.expected_ranks(queries, scores) * (1 + _ROUNDING))
         return top_candidates(queries, scores, counts.clip(1, scores.shape[1]).astype(np.int64))
 
+    def __str__(self) -> str:
+        return f"conformal, coverage {self.coverage:g}"
+
     def as_dict(self) -> dict[str, Any]:
         """The settings and factors; JSON has no infinity, which is written as null."""
-        saved: dict[str, Any] = {"pruner": "conformal", "coverage": self.coverage, "seed": self.seed}
+        saved: dict[str, Any] = {"pruner": self.kind, "coverage": self.coverage, "seed": self.seed}
         if hasattr(self, "factors_"):
             saved["factors"] = {side: None if math.isinf(f) else f for side, f in self.factors_.items()}
             saved["dynamic"] = self.dynamic_.as_dict()

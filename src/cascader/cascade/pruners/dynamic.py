@@ -1,7 +1,7 @@
 """As many candidates as each query is predicted to need."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -28,14 +28,16 @@ class DynamicTopK:
     >>> from cascader.cascade.pruners import score_in_blocks
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
     >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
-    >>> queries, floor = Queries.from_triples(kg.valid), Frequency().fit(kg)
-    >>> pruner = DynamicTopK(quantile=0.9, epochs=5).fit(score_in_blocks(floor, queries, kg.known(("train",))))
+    >>> queries = Queries.from_triples(kg.valid).with_known(kg.known_before("valid"))
+    >>> floor = Frequency().fit(kg)
+    >>> pruner = DynamicTopK(quantile=0.9, epochs=5).fit(score_in_blocks(floor, queries))
     >>> counts = pruner.keep(queries, floor.score_all(queries)).counts
     >>> fewer = pruner.with_quantile(0.5).keep(queries, floor.score_all(queries)).counts
     >>> bool((fewer <= counts).all())
     True
     """
 
+    kind: ClassVar[str] = "dynamic"
     network_: "QuantileNetwork"
 
     def __init__(
@@ -83,7 +85,7 @@ class DynamicTopK:
     def predict_all(self, features: FloatArray, asked_for: IntArray, quantiles: FloatArray) -> FloatArray:
         """Many quantiles of each gold's rank; shape (queries, quantiles)."""
         if not hasattr(self, "network_"):
-            raise NotFittedError("DynamicTopK has not been fitted. Call fit(score_in_blocks(scorer, queries, known)).")
+            raise NotFittedError("DynamicTopK has not been fitted. Call fit(score_in_blocks(scorer, queries)).")
         expected = len(self.network_.mean)
         if features.shape[1] != expected:
             raise DataError(
@@ -97,15 +99,18 @@ class DynamicTopK:
         return self.predict(describe(queries, scores, self.features), asked(queries))
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
-        """The candidates of each query that go on, best first; what is masked never does."""
+        """The candidates of each query to keep, best first; masked ones never are."""
         # The last bits of a prediction depend on the size of the block, and must not make one candidate more.
         counts = np.ceil(self.expected_ranks(queries, scores) * (1 - 1e-9))
         return top_candidates(queries, scores, counts.clip(1, scores.shape[1]).astype(np.int64))
 
+    def __str__(self) -> str:
+        return f"dynamic, quantile {self.quantile:g}"
+
     def as_dict(self) -> dict[str, Any]:
         """The settings."""
         return {
-            "pruner": "dynamic",
+            "pruner": self.kind,
             "quantile": self.quantile,
             "features": self.features,
             "hidden": self.hidden,

@@ -1,24 +1,29 @@
 """What all pruners have in common."""
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from cascader.errors import SettingsError
 from cascader.graph import Array, Candidates, FloatArray, Queries
 
 
 class Pruner(Protocol):
-    """Chooses candidates from a tier's scores; known facts have been masked with -inf before."""
+    """Chooses candidates from a tier's scores; known answers have been masked with -inf before.
+
+    `kind` names it in files and reports, and `str(pruner)` says in a few words how many it keeps.
+    """
+
+    kind: ClassVar[str]
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
-        """The candidates of each query that go on, best first; `scores` is (queries, entities)."""
+        """The candidates of each query to keep, best first; `scores` is (queries, entities)."""
         ...
 
     def as_dict(self) -> dict[str, Any]:
-        """Its settings and the few numbers it has learnt, as JSON can hold them."""
+        """Its kind, its settings and the few numbers it has learned, ready for JSON."""
         ...
 
     def tensors(self) -> dict[str, Array]:
-        """The arrays it has learnt, by name; none where there are none."""
+        """The arrays it has learned, by name."""
         ...
 
 

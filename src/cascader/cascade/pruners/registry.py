@@ -12,12 +12,7 @@ from cascader.cascade.pruners.static import StaticTopK, TopK
 from cascader.errors import DataError
 
 PRUNERS: dict[str, type[TopK | StaticTopK | DynamicTopK | ConformalTopK | BudgetedTopK | Capped]] = {
-    "capped": Capped,
-    "top_k": TopK,
-    "static": StaticTopK,
-    "dynamic": DynamicTopK,
-    "conformal": ConformalTopK,
-    "budgeted": BudgetedTopK,
+    pruner.kind: pruner for pruner in (Capped, TopK, StaticTopK, DynamicTopK, ConformalTopK, BudgetedTopK)
 }
 
 

@@ -53,12 +53,15 @@ class ScoredQueries:
         return rank_golds(self.scores, rows, self.queries.required_golds(), nothing_more).raw
 
 
-def score_in_blocks(scorer: Scorer, queries: Queries, known: KnownAnswers) -> Iterator[ScoredQueries]:
-    """What a scorer says to `queries`, a block at a time; each question is scored once.
+def score_in_blocks(scorer: Scorer, queries: Queries) -> Iterator[ScoredQueries]:
+    """Score `queries` one block at a time, each question once.
 
-    `known` is what will be masked when the pruner is at work: train, if it learns on valid. Other answers of valid
-    then stand in a gold's way, as other answers of test will.
+    What the queries say is known is masked, as it is when the pruner is at work: train, if it learns on valid. Other
+    answers of valid then stand in a gold's way, as other answers of test will.
     """
+    known = queries.known
+    if known is None:
+        raise DataError("these queries do not say what is known. Ask with queries.with_known(kg.known_before(split)).")
     for block in iter_blocks(queries, known, "learning what to keep"):
         scores = scorer.score_all(block.questions)
         asking = queries[block.places]

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from cascader.cascade.pruners.examples import Examples
 from cascader.cascade.pruners.pruner import check_share
 from cascader.cascade.pruners.scored_queries import ScoredQueries
 from cascader.cascade.pruners.selection import top_candidates
-from cascader.errors import DataError, NotFittedError, SettingsError
+from cascader.errors import NotFittedError, SettingsError
 from cascader.graph import Array, Candidates, FloatArray, Queries, Side
 
 
@@ -22,6 +23,7 @@ class TopK:
     [1, 2]
     """
 
+    kind: ClassVar[str] = "top_k"
     k: int
 
     def __post_init__(self) -> None:
@@ -29,12 +31,15 @@ class TopK:
             raise SettingsError(f"k is {self.k!r}, expected a whole number, at least 1 candidate.")
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
-        """The candidates of each query that go on, best first; what is masked never does."""
+        """The candidates of each query to keep, best first; masked ones never are."""
         return top_candidates(queries, scores, np.full(len(queries), self.k))
+
+    def __str__(self) -> str:
+        return f"the best {self.k}"
 
     def as_dict(self) -> dict[str, Any]:
         """The settings."""
-        return {"pruner": "top_k", "k": int(self.k)}
+        return {"pruner": self.kind, "k": int(self.k)}
 
     def tensors(self) -> dict[str, Array]:
         """Nothing is learnt."""
@@ -55,6 +60,7 @@ class StaticTopK:
     2
     """
 
+    kind: ClassVar[str] = "static"
     ranks_: dict[Side, FloatArray]  # of the golds seen, by the side asked for
 
     def __init__(self, quantile: float) -> None:
@@ -63,10 +69,11 @@ class StaticTopK:
 
     def fit(self, blocks: Iterable[ScoredQueries]) -> Self:
         """Learn from golds' ranks; of a side that was never asked for, from the other's."""
-        seen = [(block.queries.predicts_tail, block.ranks) for block in blocks]
-        if sum(len(ranks) for _, ranks in seen) == 0:
-            raise DataError("there are no queries to read k off. Hold some valid triples back, or take TopK(k).")
-        predicts_tail, ranks = (np.concatenate(column) for column in zip(*seen, strict=True))
+        return self.fit_examples(Examples.collect(blocks, "compact"))
+
+    def fit_examples(self, examples: Examples) -> Self:
+        """Learn from what has been collected before."""
+        predicts_tail, ranks = examples.predicts_tail, examples.ranks
         of_side: dict[Side, FloatArray] = {"head": ranks[~predicts_tail], "tail": ranks[predicts_tail]}
         self.ranks_ = {side: np.sort(own if len(own) else ranks) for side, own in of_side.items()}
         return self
@@ -81,17 +88,20 @@ class StaticTopK:
     def k(self, side: Side) -> int:
         """How many candidates are kept where `side` is asked for."""
         if not hasattr(self, "ranks_"):
-            raise NotFittedError("StaticTopK has not been fitted. Call fit(score_in_blocks(scorer, queries, known)).")
+            raise NotFittedError("StaticTopK has not been fitted. Call fit(score_in_blocks(scorer, queries)).")
         # Not interpolated: the least rank that the share of golds does not exceed. A mean rank may end in a half.
         return int(np.ceil(np.quantile(self.ranks_[side], self.quantile, method="inverted_cdf")))
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
-        """The candidates of each query that go on, best first; what is masked never does."""
+        """The candidates of each query to keep, best first; masked ones never are."""
         return top_candidates(queries, scores, np.where(queries.predicts_tail, self.k("tail"), self.k("head")))
+
+    def __str__(self) -> str:
+        return f"static, quantile {self.quantile:g}"
 
     def as_dict(self) -> dict[str, Any]:
         """The quantile, and the number of candidates it comes to."""
-        saved: dict[str, Any] = {"pruner": "static", "quantile": self.quantile}
+        saved: dict[str, Any] = {"pruner": self.kind, "quantile": self.quantile}
         return saved | {"k": {"head": self.k("head"), "tail": self.k("tail")}} if hasattr(self, "ranks_") else saved
 
     def tensors(self) -> dict[str, Array]:

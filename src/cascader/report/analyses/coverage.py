@@ -54,7 +54,7 @@ def _aims(pruners: Sequence[Pruner | None]) -> list[tuple[str, float, Pruner]]:
 def _kept(material: Material, earlier: Cascade, keep: Pruner) -> dict[str, float]:
     """The share of golds that are kept, and how many candidates it takes."""
     kept_golds, candidates, count = 0, 0, len(material.queries)
-    for seen in score_in_blocks(earlier, material.queries, material.known):
+    for seen in score_in_blocks(earlier, material.queries):
         kept = keep.keep(seen.queries, seen.scores)
         kept_golds += int(np.sum(kept.ids == seen.queries.required_golds()[kept.rows]))
         candidates += len(kept.ids)

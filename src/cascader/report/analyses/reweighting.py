@@ -37,7 +37,7 @@ def reweighting(material: Material) -> dict[str, Any]:
 
 
 def _compared(material: Material, trial: Trial) -> dict[str, Any]:
-    tuned = trial.cascade.tiers[-1].alpha
+    tuned = trial.cascade.tiers[-1].weight
     alphas = {"tuned": tuned, "equal": _EQUAL, "later_alone": _LATER_ALONE}
     figures = {
         name: mean_reciprocal_rank(_with_alpha(material, trial, alpha), material.queries, material.filter)
@@ -63,7 +63,7 @@ def margins(material: Material) -> dict[str, Any]:
         return left_out(why_nothing_was_tried(material))
     ways = {
         name: _margins(material, _with_alpha(material, best, alpha))
-        for name, alpha in {"tuned": best.cascade.tiers[-1].alpha, "equal": _EQUAL}.items()
+        for name, alpha in {"tuned": best.cascade.tiers[-1].weight, "equal": _EQUAL}.items()
     }
     if not all(len(found) for _, found in ways.values()):
         return left_out("No gold answer of the sample came as far as the last tier.")

@@ -49,8 +49,8 @@ def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = No
         raise DataError(f"{kg.name} has no valid triples to calibrate on. Hold some back, or do without probabilities.")
     draw = np.random.default_rng(seed)
     chosen = Queries.from_triples(draw.permutation(triples)[:_MOST_TRIPLES])
-    questions = chosen.unique()[0]
-    answers = _answers(cascade.knowing(kg.known(("train",))), kg, questions, draw)
+    questions = chosen.with_known(kg.known_before("valid")).unique()[0]
+    answers = _answers(cascade, kg, questions, draw)
     curves, judged = {}, []
     for predicts_tail in (False, True):
         own = draw.permutation(np.flatnonzero(questions.predicts_tail == predicts_tail))
@@ -100,7 +100,7 @@ def _fit_isotonic(evidence: FloatArray, is_gold: BoolArray, counts: FloatArray) 
 
 def _answers(cascade: Cascade, kg: KnowledgeGraph, questions: Queries, draw: np.random.Generator) -> list[_Answers]:
     """The answers of each question that are learnt from; what train knows is none of them."""
-    known, golds = kg.known(("train",)), kg.known(("valid",))
+    known, golds = questions.known, kg.known(("valid",))
     found = []
     for block in questions.blocks(_QUESTIONS_AT_ONCE):
         scores = cascade.score_all(block)
