@@ -1,0 +1,55 @@
+"""`cascader demo`, all of it: on a part of its graph, with a tiny language model in the place of the real one."""
+
+import json
+
+import pytest
+
+from cascader.models import presets
+
+
+@pytest.fixture
+def quick_presets(tiny_model, monkeypatch):
+    """The preset that the demo trains with, cut short."""
+    settings = {
+        "complex": {"dim": 20, "batch_size": 50, "epochs": 15, "learning_rate": 0.1},
+        "dual": {"base": tiny_model, "epochs": 1},
+        "cross": {
+            "base": tiny_model,
+            "split_layer": 1,
+            "rounds": 1,
+            "queries_per_round": 16,
+            "valid_triples": 5,
+            "valid_top_k": 3,
+        },
+    }
+    table = {"any": {model: {"quick": quick} for model, quick in settings.items()}}
+    monkeypatch.setattr(presets, "read_table", lambda package: table)
+
+
+def test_demo_runs_and_says_what_it_did(run, tmp_path, small_wordnet, quick_presets):
+    code, out, _ = run("demo", "--out", tmp_path)
+    assert code == 0
+    kg = small_wordnet
+    counts = (len(kg.entities), len(kg.relations), len(kg.train), len(kg.valid), len(kg.test))
+    for sentence in (
+        "1. A graph of places from WordNet: {:,} entities, {} relations, {:,} triples to learn from, {:,} to choose "
+        "on, {:,} to be tested on.".format(*counts),
+        "2. Training three tiers and tuning their cascade on valid: cascader fit wordnet",
+        "3. Asking for the head and the tail of each test triple, and ranking all entities: cascader evaluate",
+        "4. Questions, answered: cascader predict --why",
+        "5. The report, with every figure and chart: cascader report",
+        f'Try next: cascader predict {tmp_path} Germany "has the part" --why',
+    ):
+        assert "".join(sentence.split()) in "".join(out.split())  # the terminal is narrow, and may break a path
+    figures = {path.stem: json.loads(path.read_text())["mrr"] for path in (tmp_path / "results").glob("*.json")}
+    assert figures.keys() == {
+        "frequency",
+        "kge-complex",
+        "dual-contrastive",
+        "kge+dual-complex-contrastive",
+        "cascade",
+    }
+    assert all(f"{mrr:.4f}" in out for mrr in figures.values())
+    assert figures["kge-complex"] > figures["frequency"]
+    assert "where test says" in out
+    assert (tmp_path / "report" / "report.html").exists()

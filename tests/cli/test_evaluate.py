@@ -1,0 +1,95 @@
+"""`cascader evaluate`: each tier alone, their sums, the cascade, and what a budget leaves of it."""
+
+import json
+import shutil
+
+import pytest
+
+from cascader.scoring import ScoreStore
+from cascader.scoring.shards import FileShard
+from cascader.storage import read_parquet
+
+QUICK = ("--set", "epochs=2", "--set", "dim=4")
+#: What is measured, what the result is called, and what it tells of itself.
+MEASURED = {
+    "kge": ("kge-complex", {"model", "settings"}),
+    "dual": ("dual-contrastive", {"model", "settings"}),
+    "cross": ("cross-listwise", {"first", "second", "alpha", "top"}),
+    "kge,dual": ("kge+dual-complex-contrastive", {"first", "second", "alpha"}),
+    "kge,dual,cross": ("kge+dual+cross-complex-contrastive-listwise", {"first", "second", "alpha", "top"}),
+}
+
+
+def saved(folder, name):
+    return json.loads((folder / "results" / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("tiers", MEASURED)
+def test_tiers_are_measured_alone_and_added_up(run, three_tiers, tiers):
+    code, out, err = run("evaluate", three_tiers, "--tiers", tiers, "--split", "valid", "--top", "3")
+    assert (code, err) == (0, "")
+    name, about = MEASURED[tiers]
+    result = saved(three_tiers, name)
+    assert (result["name"], result["split"]) == (name, "valid")
+    assert set(result["about"]) >= about
+    assert f"{result['mrr']:.4f}" in out
+
+
+def test_the_cascade_is_measured_by_default_with_what_each_tier_cost(run, three_tiers):
+    code, out, err = run("evaluate", three_tiers)
+    assert (code, err) == (0, "")
+    result = saved(three_tiers, "cascade")
+    assert result["split"] == "test"
+    assert f"{result['mrr']:.4f}" in out
+    assert list(result["about"]["costs"])[0] == "kge"
+
+
+def test_a_budget_of_no_pairs_leaves_the_tier_that_reads_out(run, three_tiers):
+    code, out, _ = run("evaluate", three_tiers, "--pairs", "0", "--name", "cheap")
+    assert (code, "Predicted: 0 pairs to read" in out) == (0, True)
+    assert "cross" not in saved(three_tiers, "cheap")["about"]["costs"]
+
+
+@pytest.mark.slow
+def test_two_processes_read_what_one_reads_and_give_the_same_ranks(run, three_tiers, tmp_path, monkeypatch):
+    monkeypatch.setattr(ScoreStore.__init__, "__defaults__", (100,))  # pairs a shard, so that both get some
+    shutil.rmtree(three_tiers / "scores")
+    (three_tiers / "tuning.json").unlink()
+    folders = {processes: shutil.copytree(three_tiers, tmp_path / f"by-{processes}") for processes in (1, 2)}
+
+    def evaluated(processes):
+        folder = folders[processes]
+        code, _, err = run("evaluate", folder, "--processes", processes)
+        assert (code, err) == (0, "")
+        trials = json.loads((folder / "tuning.json").read_text())["trials"]
+        for trial in trials:
+            del trial["seconds_per_query"]  # measured
+        shards = sorted(path.name for path in (folder / "scores").rglob("*.safetensors"))
+        return trials, shards, read_parquet(folder / "results" / "cascade.ranks.parquet")
+
+    expected = evaluated(1)
+    assert len(expected[1]) > 2
+    monkeypatch.setattr(FileShard, "keep", lambda *_: pytest.fail("a shard was scored in this process"))
+    assert evaluated(2) == expected
+
+
+def test_two_runs_are_added_up(run, triples, tmp_path):
+    for model in ("complex", "transe"):
+        assert run("fit", triples, "--model", model, *QUICK, "--out", tmp_path / model)[0] == 0
+    code, out, _ = run("evaluate", tmp_path / "complex", "--with", tmp_path / "transe", "--split", "valid")
+    assert code == 0
+    assert "alpha, the weight of kge against kge of the second run" in out
+    assert (tmp_path / "complex" / "results" / "kge+kge-complex-transe.json").exists()
+
+
+def test_a_folder_without_a_run(run, tmp_path):
+    code, _, err = run("evaluate", tmp_path)
+    assert (code, "holds no finished run. Make one with: cascader fit" in err) == (2, True)
+
+
+def test_a_run_of_a_newer_format(run, triples, tmp_path):
+    run("fit", triples, *QUICK, "--out", tmp_path / "run")
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "format": 99}))
+    code, _, err = run("evaluate", tmp_path / "run")
+    assert (code, "is a run of format 99, expected 1" in err) == (2, True)

@@ -1,0 +1,110 @@
+"""`cascader fit`: from a graph to a run, again to the same one, and what cannot work."""
+
+import json
+
+import pytest
+
+import cascader
+from tests.cli.conftest import setting_options
+
+QUICK = ("--set", "epochs=2", "--set", "dim=4")
+
+
+def test_a_graph_becomes_a_run_and_a_run_becomes_figures(run, triples, tmp_path):
+    code, out, _ = run("fit", triples, "--model", "complex", *QUICK, "--out", tmp_path / "run")
+    assert code == 0
+    assert "Trained 2 epochs" in out
+    triples.unlink()  # the run needs no other file
+    code, out, _ = run("evaluate", tmp_path / "run")
+    assert code == 0
+    saved = json.loads((tmp_path / "run" / "results" / "kge-complex.json").read_text())
+    assert saved["dataset"] == "friends"
+    assert not (tmp_path / "run" / "tiers" / "kge" / "checkpoint.safetensors").exists()
+
+
+def test_trials_keep_the_best_settings_and_what_was_set_by_hand(run, triples, tmp_path):
+    options = (*QUICK, "--trials", "3", "--out", tmp_path / "run")
+    code, out, _ = run("fit", triples, *options)
+    assert (code, "(best)" in out) == (0, True)
+    trials = json.loads((tmp_path / "run" / "search" / "trials.json").read_text())["trials"]
+    saved = json.loads((tmp_path / "run" / "tiers" / "kge" / "model.json").read_text())
+    best = max(trials, key=lambda trial: trial["valid_mrr"])
+    assert len(trials) == 3
+    assert saved["settings"]["dim"] == 4
+    assert {name: saved["settings"][name] for name in best["changes"]} == best["changes"]
+    assert "is finished already" in run("fit", triples, *options)[1]
+
+
+@pytest.mark.parametrize("held_back", [("0", "0"), ("0", "0.2"), ("0.2", "0")])
+def test_a_run_gives_back_a_graph_without_valid_or_test_as_it_was(run, triples, tmp_path, held_back):
+    shares = ("--valid", held_back[0], "--test", held_back[1])
+    for _ in range(2):  # the second call reads the graph that the first has kept
+        code, _, err = run("fit", triples, *QUICK, *shares, "--out", tmp_path / "run")
+        assert (code, err) == (0, "")
+    kg = cascader.load_run(tmp_path / "run").kg
+    assert [bool(len(kg.valid)), bool(len(kg.test))] == [share != "0" for share in held_back]
+
+
+def test_the_same_command_again_does_nothing(run, triples, tmp_path):
+    for _ in range(2):
+        code, out, _ = run("fit", triples, *QUICK, "--out", tmp_path / "run")
+        assert code == 0
+    assert "is finished already" in out
+
+
+def test_a_later_tier_is_added_to_a_run_and_the_first_is_not_trained_again(run, likes, tiny_model, tmp_path):
+    def fit(tiers, *settings):
+        return run("fit", likes, "--tiers", tiers, *QUICK, *setting_options(settings), "--out", tmp_path / "run")
+
+    assert fit("kge")[0] == 0
+    weights = (tmp_path / "run" / "tiers" / "kge" / "model.safetensors").read_bytes()
+    code, out, _ = fit("kge,dual", f"dual.base={tiny_model}", "dual.epochs=2")
+    assert code == 0
+    assert "tiers/kge is finished already" in "".join(out.split("\n"))
+    assert (tmp_path / "run" / "tiers" / "kge" / "model.safetensors").read_bytes() == weights
+    assert list(cascader.load_run(tmp_path / "run").tiers) == ["kge", "dual"]
+
+
+def test_three_tiers_are_trained_tuned_and_calibrated(fitted_tiers):
+    assert list(cascader.load_run(fitted_tiers).tiers) == ["kge", "dual", "cross"]
+    assert {path.name for path in fitted_tiers.glob("*.json")} >= {"run.json", "tuning.json", "calibration.json"}
+    assert not list(fitted_tiers.rglob("checkpoint*"))
+
+
+def test_two_embeddings_become_two_tiers(run, triples, tmp_path):
+    options = ("--model", "complex,transe", *QUICK, "--set", "kge2.dim=4", "--set", "kge2.epochs=1")
+    code, out, _ = run("fit", triples, *options, "--out", tmp_path / "run")
+    assert (code, "Best on valid" in out) == (0, True)
+    assert list(cascader.load_run(tmp_path / "run").tiers) == ["kge", "kge2"]
+    code, out, _ = run("evaluate", tmp_path / "run")
+    assert (code, "Plan: kge" in out) == (0, True)
+    code, _, err = run("fit", triples, "--model", "complex,transe,rotate", "--out", tmp_path / "three")
+    assert (code, "names 3 models, expected one or two" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "gpt"], "there is no model 'gpt'. Choose one of: rescal, transe, complex, rotate"),
+        (["--preset", "slow"], "complex has no preset 'slow'"),
+        (["--tiers", "kge,colbert"], "there is no tier 'colbert'. Choose from: kge, kge2, dual, cross"),
+        (["--tiers", "dual"], "friends has no texts"),
+        (["--set", "dual.dim=3"], "is for the tier 'dual', but --tiers is kge"),
+        (["--set", "dim"], "--set 'dim' has no value"),
+        (["--set", "dim=zero"], "dim is 'zero', expected a whole number"),
+        (["--set", "colour=red"], "there is no setting 'colour'"),
+    ],
+)
+def test_settings_that_cannot_work_exit_with_2(run, triples, tmp_path, options, message):
+    code, _, err = run("fit", triples, "--out", tmp_path / "run", *options)
+    assert code == 2
+    assert message in " ".join(err.split())
+
+
+def test_a_folder_of_another_graph_or_other_settings_is_left_alone(run, triples, tmp_path):
+    run("fit", triples, *QUICK, "--out", tmp_path / "run")
+    code, _, err = run("fit", triples, "--set", "epochs=2", "--set", "dim=5", "--out", tmp_path / "run")
+    assert (code, "is finished, with dim 4 and not 5" in err) == (2, True)
+    triples.write_text(triples.read_text() + "new\tknows\te1\n")
+    code, _, err = run("fit", triples, *QUICK, "--out", tmp_path / "run")
+    assert (code, "is the run of another graph" in err) == (2, True)
