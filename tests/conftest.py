@@ -1,6 +1,8 @@
 """The toy graphs, and a machine where no test can reach a mirror, a cache or a network by accident."""
 
 import os
+import secrets
+import sys
 
 # Many small products: a second thread would only wait for the first, and a busy machine makes that wait long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -34,6 +36,14 @@ def a_machine_of_its_own(tmp_path_factory, monkeypatch):
     monkeypatch.delenv("CASCADER_MIRROR", raising=False)
     monkeypatch.delenv("CASCADER_WORDNET", raising=False)
     monkeypatch.setenv("CASCADER_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def random_seed() -> int:
+    """Another one for every run of a test that kills at random moments; a failure shows how to repeat it."""
+    seed = int(os.environ.get("CASCADER_TEST_SEED") or secrets.randbelow(2**32))
+    sys.stdout.write(f"To draw the same moments again, set CASCADER_TEST_SEED={seed}\n")
+    return seed
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import time
 import pytest
 
 import cascader
+from tests.cli.conftest import setting_options
 
 QUICK = ("--set", "epochs=2", "--set", "dim=4")
 
@@ -21,18 +22,11 @@ def bare(tmp_path):
 
 
 @pytest.fixture
-def likes(tmp_path):
-    rows = [f"abc {a}\tlikes\txyz {b}\n" for a in "abcdefghijkl" for b in "qrstuvwxyz" if a != b]
-    (tmp_path / "likes.tsv").write_text("".join(rows))
-    return tmp_path / "likes.tsv"
-
-
-@pytest.fixture
 def small(tiny_model):
     """Settings of all three tiers, such that a training takes a moment."""
     settings = ["epochs=20", "dim=8", f"dual.base={tiny_model}", "dual.epochs=10", f"cross.base={tiny_model}"]
-    settings += ["cross.split_layer=1", "cross.rounds=6", "cross.queries_per_round=16", "cross.valid_top_k=3"]
-    return [part for setting in settings for part in ("--set", setting)]
+    settings += ["cross.split_layer=1", "cross.rounds=3", "cross.queries_per_round=8", "cross.valid_top_k=3"]
+    return setting_options(settings)
 
 
 @pytest.mark.parametrize(
@@ -112,19 +106,20 @@ def test_tiers_that_are_trained_already_are_part_of_a_new_plan(run, likes, small
     assert (code, "trained already" in out) == (0, True)
 
 
-def test_killed_it_goes_on_with_the_same_plan(likes, small, tmp_path):
+@pytest.mark.slow
+def test_killed_it_goes_on_with_the_same_plan(run, likes, small, tmp_path):
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "cascader", "fit", str(likes), *small, "--budget", "15m", "--out", str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = ["fit", str(likes), *small, "--budget", "15m", "--out", str(folder)]
+    process = subprocess.Popen([sys.executable, "-m", "cascader", *command], stdout=subprocess.DEVNULL)
     while not (folder / "tiers" / "kge" / "model.json").exists():
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = json.loads((folder / "plan.json").read_text())
-    finished = subprocess.run(command, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
-    assert f"Going on with the plan in {folder}." in "".join(finished.stdout.splitlines())
+    code, out, err = run(*command)
+    assert (code, err) == (0, "")
+    assert f"Going on with the plan in {folder}." in "".join(out.splitlines())
     after = json.loads((folder / "plan.json").read_text())
     for tier in ("kge", "dual", "cross"):
         took = after["tiers"][tier].pop("took")

@@ -10,16 +10,19 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from cascader.cli import main
+from tests.cli.conftest import call_once, setting_options
 
+pytestmark = pytest.mark.slow
 #: The command line as it is, with a checkpoint after every epoch, on a disk that may be full after the third.
 MAIN = """
 import os, resource
+import cascader.models.costs as costs
 import cascader.models.training.loop as loop
 from cascader.cli import main
 from cascader.models.training.checkpoints import Checkpoint
 
 loop._SECONDS_BETWEEN_CHECKPOINTS = 0
+costs._SECONDS = 0.02
 save = Checkpoint.save
 
 def save_and_fill_the_disk(self, tensors, progress):
@@ -38,24 +41,21 @@ TIERS = {
 
 
 @pytest.fixture
-def command(tmp_path, tiny_model):
+def command(likes, tiny_model):
     """The arguments that train a tier in a folder."""
-    rows = [f"abc {a}\tlikes\txyz {b}\n" for a in "abcdefgh" for b in "uvwxyz"]
-    (tmp_path / "likes.tsv").write_text("".join(rows))
 
     def command(tier, folder):
         settings = [f"{tier}.{setting}" for setting in TIERS[tier]]
         if tier != "kge":
             settings += [f"{tier}.base={tiny_model}", "kge.epochs=1", "kge.dim=2"]
-        options = [part for setting in settings for part in ("--set", setting)]
         tiers = tier if tier == "kge" else f"kge,{tier}"
-        return ["fit", str(tmp_path / "likes.tsv"), "--tiers", tiers, *options, "--out", str(folder)]
+        return ["fit", str(likes), "--tiers", tiers, *setting_options(settings), "--out", str(folder)]
 
     return command
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_a_full_disk_keeps_the_last_checkpoint_and_the_same_command_goes_on(tier, command, tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_last_checkpoint_and_the_same_command_goes_on(tier, command, tmp_path):
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     environment = {**os.environ, "FULL_FOR": tier}
     first = subprocess.run(
@@ -69,9 +69,7 @@ def test_a_full_disk_keeps_the_last_checkpoint_and_the_same_command_goes_on(tier
         assert json.loads(file.metadata()["cascader"])["progress"]["epoch"] == 3
 
     for folder in (stopped, whole):
-        monkeypatch.setattr(sys, "argv", ["cascader", *command(tier, folder)])
-        with pytest.raises(SystemExit, match="0"):
-            main()
+        call_once(*command(tier, folder))
     ours, theirs = (load_file(folder / "tiers" / tier / "model.safetensors") for folder in (stopped, whole))
     assert [name for name in theirs if not torch.equal(ours[name], theirs[name])] == []
     assert not checkpoint.exists()

@@ -3,78 +3,49 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
 
-from cascader.runs import load_run
 from cascader.storage import read_parquet
+from tests.cli.conftest import call_once, setting_options
 
-#: Loads everything once, then forks: each child is `cascader fit`, and is killed at a random moment.
-KILLER = """
-import os, random, signal, sys, time
-import cascader.models.training.loop as loop
-from cascader.cli.app import app
-import cascader.models.text.cross_encoder, cascader.models.embeddings, cascader.runs, transformers
-
-loop._SECONDS_BETWEEN_CHECKPOINTS = 0
-kills, killed = int(sys.argv[1]), 0
-while True:
-    child = os.fork()
-    if child == 0:
-        app(sys.argv[2:], standalone_mode=False)
-        os._exit(0)
-    ends = time.monotonic() + random.uniform(0.02, 1.5) if killed < kills else float("inf")
-    while os.waitpid(child, os.WNOHANG) == (0, 0):
-        if time.monotonic() > ends:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            killed += 1
-            break
-        time.sleep(0.005)
-    else:
-        break
-print("killed", killed, file=sys.stderr)
-"""
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+KILLS = 10
 
 
 @pytest.fixture
-def command(tmp_path, tiny_model):
-    rows = [f"abc {a}\tlikes\txyz {b}\n" for a in "abcdefghijkl" for b in "qrstuvwxyz" if a != b]
-    (tmp_path / "likes.tsv").write_text("".join(rows))
-    small = ["epochs=20", "dim=8", f"dual.base={tiny_model}", "dual.epochs=20", f"cross.base={tiny_model}"]
-    small += ["cross.split_layer=1", "cross.rounds=10", "cross.queries_per_round=16", "cross.valid_top_k=3"]
-    return ["fit", str(tmp_path / "likes.tsv"), *(part for setting in small for part in ("--set", setting))]
+def command(likes, tiny_model):
+    small = ["epochs=8", "dim=4", f"dual.base={tiny_model}", "dual.epochs=6", f"cross.base={tiny_model}"]
+    small += ["cross.split_layer=1", "cross.rounds=5", "cross.queries_per_round=8", "cross.valid_top_k=3"]
+    return ["fit", str(likes), *setting_options(small)]
 
 
-def fit(command, folder, kills):
-    finished = subprocess.run(
-        [sys.executable, "-c", KILLER, str(kills), *command, "--out", str(folder)], capture_output=True, text=True
-    )
+def test_killed_ten_times_it_ends_with_the_same_weights_scores_and_answers(command, tmp_path, random_seed):
+    killer = [sys.executable, "-m", "tests.cli.killed_fits", str(tmp_path), str(random_seed), str(KILLS)]
+    finished = subprocess.run([*killer, *command], cwd=ROOT, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
-    return finished.stderr
+    killed = json.loads((tmp_path / "killed.json").read_text())
+    assert sum(killed.values()) == KILLS
+    expected = result_of(tmp_path / "whole")
+    for name in killed:
+        assert result_of(tmp_path / name) == expected
 
 
-def test_killed_ten_times_it_ends_with_the_same_weights_scores_and_answers(command, tmp_path):
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
-    said = fit(command, killed, kills=10)
-    assert int(said.split()[-1]) >= 3, said  # a fast machine may be done before the tenth
-    fit(command, whole, kills=0)
-    for tier in ("kge", "dual", "cross"):
-        ours, theirs = (load_file(folder / "tiers" / tier / "model.safetensors") for folder in (killed, whole))
-        assert ours.keys() == theirs.keys()
-        assert all((ours[name] == theirs[name]).all() for name in ours)
-    assert shards(killed) == shards(whole)
-    first, second = (json.loads((folder / "tuning.json").read_text())["trials"] for folder in (killed, whole))
-    for trial in (*first, *second):
+def result_of(folder):
+    """Weights, kept scores, what tuning found, and the ranks on test."""
+    call_once("evaluate", folder)
+    weights = {
+        f"{path.parent.name}/{name}": values.tobytes()
+        for path in (folder / "tiers").rglob("model.safetensors")
+        for name, values in load_file(path).items()
+    }
+    trials = json.loads((folder / "tuning.json").read_text())["trials"]
+    for trial in trials:
         del trial["seconds_per_query"]  # measured
-    assert first == second
-    for folder in (killed, whole):
-        load_run(folder)
-        evaluate = [sys.executable, "-m", "cascader", "evaluate", str(folder)]
-        assert subprocess.run(evaluate, capture_output=True).returncode == 0
-    ranks = [read_parquet(folder / "results" / "cascade.ranks.parquet") for folder in (killed, whole)]
-    assert ranks[0] == ranks[1]
+    return weights, shards(folder), trials, read_parquet(folder / "results" / "cascade.ranks.parquet")
 
 
 def shards(folder):

@@ -1,14 +1,13 @@
 """`cascader predict` and `cascader classify` as a person meets them."""
 
 import json
-import sys
 
 import pandas
 import pytest
 
 import cascader
-from cascader.cli import main
 from cascader.storage import read_parquet
+from tests.cli.conftest import call_once
 
 HOSTILE = "[bold]pain[/bold] \x1b[31mred"
 
@@ -23,11 +22,7 @@ def fitted(folder, *options):
     (folder / "names.tsv").write_text("id\tname\n" + "".join(named + others))
     arguments = ["fit", folder / "drugs.tsv", "--entities", folder / "names.tsv", "--tiers", "kge", *options]
     settings = ["--set", "epochs=5", "--set", "dim=8", "--out", folder / "run"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["cascader", *map(str, [*arguments, *settings])])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-    assert stopped.value.code == 0
+    call_once(*arguments, *settings)
     return folder / "run"
 
 
@@ -114,12 +109,15 @@ def test_verdicts(run, drugs, tmp_path):
     (tmp_path / "t.tsv").write_text("aspirin\ttreats\tx3\nx1\ttreats\taspirin\n")
     code, out, err = run("classify", drugs, tmp_path / "t.tsv")
     assert (code, err) == (0, "")
-    assert "true (known)" in out or "false (known)" in out
     assert "corrupted ones" in out
+    table = [line.split() for line in out.splitlines()]
     code, out, _ = run("classify", drugs, tmp_path / "t.tsv", "--format", "jsonl")
     first, second = (json.loads(line) for line in out.splitlines())
     assert (first["is_known"], second["is_known"]) == (True, False)
     assert 0 <= second["probability"] <= 1
+    verdicts = [("true" if row["is_true"] else "false") for row in (first, second)]
+    assert [row[-2:] for row in table if row[:3] == ["aspirin", "treats", "x3"]] == [[verdicts[0], "(known)"]]
+    assert [row[-1] for row in table if row[1:3] == ["treats", "aspirin"]] == [verdicts[1]]
     (tmp_path / "t.tsv").write_text("aspirin\ttreats\tnothing\naspirin\ttreats\tx3\n")
     code, _, err = run("classify", drugs, tmp_path / "t.tsv")
     assert (code, "t.tsv:1: no entity is called 'nothing'" in err) == (2, True)
@@ -136,6 +134,43 @@ def test_without_valid_answers_have_no_probability(run, tmp_path):
     (tmp_path / "t.tsv").write_text("aspirin\ttreats\tx3\n")
     code, _, err = run("classify", folder, tmp_path / "t.tsv")
     assert (code, "no valid triples to choose a threshold on" in err) == (2, True)
+
+
+class TestThreeTiers:
+    """What only a run with language models can do, and what a budget leaves of it."""
+
+    NEW = "pqr: something that nobody has seen"
+
+    def test_a_new_entity_is_asked_about_by_its_text(self, run, three_tiers):
+        code, out, err = run("predict", three_tiers, "--new", self.NEW, "likes", "--top", "3")
+        assert (code, err) == (0, "")
+        assert "(pqr, likes, ?)" in out
+        assert "No probabilities: valid can teach them for entities that were trained, and not for new ones." in out
+        code, out, _ = run("predict", three_tiers, "--new", self.NEW, "likes", "--top", "3", "--format", "jsonl")
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert code == 0
+        assert [(row["head"], row["relation"], row["rank"]) for row in rows] == [
+            ("new:pqr", "likes", i) for i in (1, 2, 3)
+        ]
+        assert {row["probability"] for row in rows} == {None}
+
+    def test_a_new_entity_can_be_the_tail(self, run, three_tiers):
+        asked = ("--new", self.NEW, "likes", "--side", "head", "--format", "jsonl")
+        code, out, _ = run("predict", three_tiers, *asked)
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert (code, len(rows)) == (0, 10)
+        assert {row["tail"] for row in rows} == {"new:pqr"}
+
+    def test_no_time_leaves_the_first_tier_to_answer_alone(self, run, three_tiers):
+        asked = ("predict", three_tiers, "abc a", "likes", "--top", "3", "--known", "--format", "jsonl")
+        code, out, err = run(*asked, "--seconds", "1e-9", "--why")
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert (code, err, len(rows)) == (0, "", 3)
+        assert all(len(row["why"]) == 1 and row["why"][0].startswith("kge: ") for row in rows)
+
+    def test_time_enough_changes_nothing(self, run, three_tiers):
+        asked = ("predict", three_tiers, "abc a", "likes", "--top", "3", "--known", "--format", "jsonl")
+        assert run(*asked, "--seconds", "600") == run(*asked)
 
 
 BAD_INPUT = {
@@ -182,9 +217,11 @@ def test_a_folder_without_a_run(run, tmp_path):
 def test_a_graph_of_two_entities(run, tmp_path):
     (tmp_path / "two.tsv").write_text("a\tr\tb\n")
     assert run("fit", tmp_path / "two.tsv", "--set", "epochs=1", "--set", "dim=2", "--out", tmp_path / "run")[0] == 0
-    code, out, err = run("predict", tmp_path / "run", "a", "r")
+    code, out, err = run("predict", tmp_path / "run", "a", "r", "--format", "jsonl", "--known")
     assert (code, err) == (0, "")
-    assert "a" in out
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["rank"] for row in rows] == [1, 2]
+    assert {(row["head"], row["tail"]): row["is_known"] for row in rows} == {("a", "a"): False, ("a", "b"): True}
 
 
 class TestInPython:

@@ -6,13 +6,9 @@ import pytest
 
 
 @pytest.fixture
-def fitted(run, tmp_path):
-    rows = [f"e{i}\tknows\te{j}" for i in range(8) for j in range(i)]
-    (tmp_path / "friends.tsv").write_text("\n".join(rows) + "\n")
+def fitted(run, triples, tmp_path):
     folder = tmp_path / "run"
-    code, _, err = run(
-        "fit", tmp_path / "friends.tsv", "--out", folder, "--tiers", "kge", "--set", "dim=4", "--set", "epochs=2"
-    )
+    code, _, err = run("fit", triples, "--out", folder, "--tiers", "kge", "--set", "dim=4", "--set", "epochs=2")
     assert code == 0, err
     return folder
 
