@@ -11,6 +11,7 @@ from cascader.cascade.pruners import Pruner
 from cascader.errors import DataError
 from cascader.evaluation.protocol import Block, iter_blocks, known_splits
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.graph.ragged import positions_within
 from cascader.scoring.scorer import Scorer
 
 #: From .05 to .95, as in the paper.
@@ -126,8 +127,7 @@ def _candidates_of(block: Block, kept: Candidates) -> tuple[IntArray, IntArray]:
     """For each query of a block and each candidate of its question: the query, and the candidate's place."""
     counts = kept.counts[block.rows]
     rows = np.repeat(np.arange(len(block.rows)), counts)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rows, kept.offsets[block.rows][rows] + within
+    return rows, kept.offsets[block.rows][rows] + positions_within(counts)
 
 
 def _same(alpha: float, scores: FloatArray) -> FloatArray:

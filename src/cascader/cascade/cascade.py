@@ -12,6 +12,7 @@ from cascader.cascade.pruners import Pruner
 from cascader.cascade.steps import Step, UsageLog
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Candidates, FloatArray, Queries
+from cascader.graph.ragged import positions_within
 from cascader.html import html_table
 from cascader.scoring import Scorer, reads_pairs
 
@@ -179,7 +180,7 @@ def _read(tier: Tier, queries: Queries, kept: Candidates, deadline: Deadline | N
     """Score what was kept, best first, for as long as there is time: what was read, and its scores."""
     if deadline is None:
         return kept, tier.scorer.score(queries, kept)
-    place = np.arange(len(kept.ids)) - np.repeat(kept.offsets[:-1], kept.counts)  # of a candidate in its list
+    place = positions_within(kept.counts)  # of a candidate in its list
     scores = np.empty(len(kept.ids), dtype=np.float32)
     is_read = np.zeros(len(kept.ids), dtype=bool)
     for first in range(0, int(kept.counts.max(initial=0)), _RANKS_AT_ONCE):

@@ -28,7 +28,7 @@ class Step:
     @classmethod
     def skipped(cls, tier: str, scores: FloatArray, alpha: FloatArray) -> "Step":
         """A tier for which no time was left."""
-        nobody = Candidates(np.zeros(len(scores) + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
+        nobody = Candidates.empty(len(scores))
         return cls(tier, scores, None, nobody, alpha, 0, 0.0, complete=False)
 
 

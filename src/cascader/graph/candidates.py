@@ -1,10 +1,11 @@
-"""Ragged lists of entities, a list a query."""
+"""Lists of candidate entities, one per query, stored as one ragged array."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from cascader.graph.arrays import BoolArray, IntArray
+from cascader.graph.ragged import offsets_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +22,14 @@ class Candidates:
 
     @classmethod
     def from_lists(cls, lists: list[list[int]]) -> "Candidates":
-        """Build from one list of entity indices a query."""
-        counts = [len(ids) for ids in lists]
+        """Build from lists of entity indices, one per query."""
         flat = [entity for ids in lists for entity in ids]
-        return cls(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), np.array(flat, dtype=np.int32))
+        return cls(offsets_of([len(ids) for ids in lists]), np.array(flat, dtype=np.int32))
+
+    @classmethod
+    def empty(cls, query_count: int) -> "Candidates":
+        """No candidates for any of `query_count` queries."""
+        return cls(np.zeros(query_count + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -33,9 +38,8 @@ class Candidates:
         return self.ids[self.offsets[query] : self.offsets[query + 1]]
 
     def where(self, wanted: BoolArray) -> "Candidates":
-        """Only the candidates that are `wanted`, (candidates,), each with its query."""
-        before = np.concatenate([[0], np.cumsum(wanted)])
-        return Candidates(before[self.offsets], self.ids[wanted])
+        """Only the candidates where `wanted`, (candidates,), is True; the queries stay the same."""
+        return Candidates(offsets_of(wanted)[self.offsets], self.ids[wanted])
 
     @property
     def counts(self) -> IntArray:

@@ -5,6 +5,7 @@ import numpy as np
 from cascader.graph.arrays import Triples, triple_keys
 from cascader.graph.candidates import Candidates
 from cascader.graph.queries import Queries
+from cascader.graph.ragged import offsets_of, positions_within
 
 
 class KnownAnswers:
@@ -32,12 +33,10 @@ class KnownAnswers:
         """The known answers of each query, gold answers among them, in ascending order."""
         keys = queries.keys(self.entity_count, self.relation_count)
         if len(self._questions) == 0:
-            return Candidates(np.zeros(len(queries) + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
+            return Candidates.empty(len(queries))
         places = np.searchsorted(self._questions, keys).clip(max=len(self._questions) - 1)
         starts = self._offsets[places]
         is_known = self._questions[places] == keys
         counts = np.where(is_known, self._offsets[places + 1] - starts, 0)
-        offsets = np.concatenate([[0], np.cumsum(counts)])
         # The i-th answer of a query stands i places behind its question's first answer.
-        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-        return Candidates(offsets, self._answers[np.repeat(starts, counts) + within])
+        return Candidates(offsets_of(counts), self._answers[np.repeat(starts, counts) + positions_within(counts)])

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from cascader.cascade.pruners.pruner import Pruner
 from cascader.errors import SettingsError
 from cascader.graph import Array, Candidates, FloatArray, Queries
+from cascader.graph.ragged import positions_within
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,7 @@ class Capped:
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
         """The candidates of each query to keep, best first; masked ones never are."""
         kept = self.pruner.keep(queries, scores)
-        place = np.arange(len(kept.ids)) - np.repeat(kept.offsets[:-1], kept.counts)
-        return kept.where(place < self.k)
+        return kept.where(positions_within(kept.counts) < self.k)
 
     def __str__(self) -> str:
         return f"{self.pruner}, at most {self.k}"

@@ -48,7 +48,7 @@ class ScoredQueries:
 
     @cached_property
     def _ranks(self) -> Ranks:
-        nothing_more = Candidates(np.zeros(len(self.queries) + 1, dtype=np.int64), np.empty(0, dtype=np.int32))
+        nothing_more = Candidates.empty(len(self.queries))
         rows = np.arange(len(self.queries))
         return rank_golds(self.scores, rows, self.queries.required_golds(), nothing_more).raw
 

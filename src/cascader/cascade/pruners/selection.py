@@ -4,6 +4,7 @@ import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph import Candidates, FloatArray, IntArray, Queries
+from cascader.graph.ragged import offsets_of
 
 #: Few enough for their copies to stay in the processor's cache.
 _ROWS_AT_ONCE = 64
@@ -44,7 +45,7 @@ def _best_of_few(scores: FloatArray, counts: IntArray) -> Candidates:
     sorted_ids = np.take_along_axis(padded_ids, np.argsort(negated, axis=1, kind="stable"), axis=1)
     kept_counts = np.minimum(counts, np.diff(offsets))
     is_kept = np.arange(shape[1]) < kept_counts[:, None]
-    return Candidates(np.concatenate([[0], np.cumsum(kept_counts)]), sorted_ids[is_kept])
+    return Candidates(offsets_of(kept_counts), sorted_ids[is_kept])
 
 
 def _lowest_kept(scores: FloatArray, counts: IntArray) -> FloatArray:

@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy, embedding
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation import evaluate
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
+from cascader.graph.ragged import positions_within
 from cascader.models.embeddings.embedding import Embedding, directed
 from cascader.models.training import Schedule, train
 from cascader.models.training.checkpoints import Checkpoint
@@ -125,10 +126,9 @@ class Training:
         for first in range(0, len(order), self._recipe.batch_size):
             chosen = order[first : first + self._recipe.batch_size]
             counts = starts[chosen + 1] - starts[chosen]
-            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
             rows = torch.from_numpy(np.repeat(np.arange(len(chosen)), counts))
             queries = self._facts[facts[starts[chosen]]]
-            golds = self._facts.required_golds()[facts[np.repeat(starts[chosen], counts) + within]]
+            golds = self._facts.required_golds()[facts[np.repeat(starts[chosen], counts) + positions_within(counts)]]
             yield _Batch(
                 anchors=torch.from_numpy(queries.anchors.astype(np.int64)),
                 relations=torch.from_numpy(directed(queries, len(self._kg.relations))),

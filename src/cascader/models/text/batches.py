@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cascader.graph import IntArray
+from cascader.graph.ragged import positions_within
 
 
 def token_batches(lengths: IntArray, budget: int) -> Iterator[IntArray]:
@@ -26,7 +27,7 @@ def token_batches(lengths: IntArray, budget: int) -> Iterator[IntArray]:
 def padded(offsets: IntArray, texts: IntArray, longest: int) -> tuple[IntArray, IntArray]:
     """Where the tokens of ragged texts go in a padded block: (places in the flat array, places in the flat block)."""
     counts = offsets[texts + 1] - offsets[texts]
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    within = positions_within(counts)
     from_flat = np.repeat(offsets[texts], counts) + within
     to_block = np.repeat(np.arange(len(texts)) * longest, counts) + within
     return from_flat, to_block

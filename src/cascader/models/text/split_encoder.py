@@ -16,6 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from cascader.errors import SettingsError
 from cascader.graph import IntArray
+from cascader.graph.ragged import offsets_of
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.batches import padded, token_batches
 from cascader.models.text.texts import Tokens
@@ -65,7 +66,7 @@ class FrozenLayers(nn.Module):
         """Read every text once, as "[CLS] text [SEP]"."""
         begin, end = self._base.tokenizer.cls_token_id, self._base.tokenizer.sep_token_id
         counts = tokens.counts + 2
-        offsets = np.concatenate([[0], np.cumsum(counts)])
+        offsets = offsets_of(counts)
         rows = torch.empty(int(offsets[-1]), self._base.width)
         with progress(description, total=len(tokens), unit="texts") as advance:
             for texts in token_batches(counts, batch_tokens):
@@ -93,7 +94,7 @@ class StateCache:
 
     def __init__(self, lower: FrozenLayers, tokens: Tokens, what: str = "texts") -> None:
         self._lower, self._tokens, self._what = lower, tokens, what
-        offsets = np.concatenate([[0], np.cumsum(tokens.counts + 2)])
+        offsets = offsets_of(tokens.counts + 2)
         self._states = States(offsets, torch.empty(int(offsets[-1]), lower.width, dtype=torch.float16))
         self._is_read = np.zeros(len(tokens), dtype=bool)
 

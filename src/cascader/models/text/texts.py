@@ -9,6 +9,7 @@ import numpy as np
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Entity, IntArray, KnowledgeGraph
+from cascader.graph.ragged import offsets_of, positions_within
 from cascader.models.text.base_model import BaseModel
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -73,9 +74,8 @@ class Tokens:
     def of(cls, texts: Sequence[str], base: BaseModel, limit: int) -> "Tokens":
         """Cut texts into at most `limit` tokens each."""
         cut = base.tokenizer(list(texts), add_special_tokens=False, truncation=True, max_length=limit)["input_ids"]
-        counts = [len(tokens) for tokens in cut]
         flat = [token for tokens in cut for token in tokens]
-        return cls(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), np.array(flat, dtype=np.int32))
+        return cls(offsets_of([len(tokens) for tokens in cut]), np.array(flat, dtype=np.int32))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -86,9 +86,7 @@ class Tokens:
     def take(self, texts: IntArray) -> "Tokens":
         """Some of the texts, in the order given."""
         counts = self.counts[texts]
-        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-        return Tokens(offsets, self.ids[np.repeat(self.offsets[texts], counts) + within])
+        return Tokens(offsets_of(counts), self.ids[np.repeat(self.offsets[texts], counts) + positions_within(counts)])
 
     @property
     def counts(self) -> IntArray:

@@ -12,6 +12,7 @@ import torch
 from cascader.cascade.alphas import best_reranking, best_sum
 from cascader.cascade.pruners import TopK
 from cascader.graph import KnowledgeGraph, Queries
+from cascader.graph.ragged import offsets_of
 from cascader.models.costs import Cost, seconds_for, seconds_per_step
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.batches import token_batches
@@ -60,7 +61,7 @@ class _BlankReader(TextEncoder):
         missing = np.arange(len(tokens)) if has_upper else self._store().missing(tokens.keys("mean"))
         self.reading_seconds += _seconds_to_read(self._lower, tokens.take(missing))
         lengths = tokens.counts + 2 if has_upper else np.ones(len(tokens), dtype=np.int64)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        offsets = offsets_of(lengths)
         return States(offsets, torch.rand(int(offsets[-1]), self.base.width))
 
 
