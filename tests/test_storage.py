@@ -6,13 +6,15 @@ import threading
 import time
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
-from cascader.errors import StorageError
+from cascader.errors import DataError, StorageError
 from cascader.storage import (
     atomic_file,
     atomic_folder,
     locked,
+    read_npy,
     replaced_folder,
     sha256_of_folder,
     write_json,
@@ -69,7 +71,7 @@ def test_what_a_killed_process_left_long_ago_is_cleared_away(tmp_path):
 
 def test_a_full_disk_is_an_error_that_names_the_file(tmp_path):
     with (
-        pytest.raises(StorageError, match="cannot write .*x.bin: No space left on device. What was there is unchanged"),
+        pytest.raises(StorageError, match="write .*x.bin: No space left on device. Existing files are unchanged"),
         atomic_file(tmp_path / "x.bin") as temporary,
     ):
         temporary.symlink_to("/dev/full")  # a real device on which every write fails
@@ -128,6 +130,15 @@ def test_a_tokenizer_and_a_full_disk(tmp_path, tiny_model):
     ):
         tokenizer.save_pretrained(temporary)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pickled_array_is_not_read(tmp_path):
+    np.save(tmp_path / "plain.npy", np.arange(3))
+    assert read_npy(tmp_path / "plain.npy").tolist() == [0, 1, 2]
+    np.save(tmp_path / "x.npy", np.array([{}], dtype=object))
+    for name in ("x.npy", "nowhere.npy"):
+        with pytest.raises(DataError, match=f"cannot read .*{name}.*Expected a .npy file without pickled objects"):
+            read_npy(tmp_path / name)
 
 
 def test_json_has_no_nan(tmp_path):

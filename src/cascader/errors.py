@@ -1,10 +1,10 @@
-"""What can go wrong, as types: every message says what was found, what was expected and what to do."""
+"""The errors of the package: every message says what was found, what was expected and what to do."""
 
 from collections.abc import Sequence
 
 
 class CascaderError(Exception):
-    """The root of all errors that a user can do something about.
+    """The base class of all errors that a user can fix.
 
     >>> from cascader import CascaderError, TopK
     >>> try:
@@ -16,11 +16,11 @@ class CascaderError(Exception):
 
 
 class DataError(CascaderError):
-    """A file or a graph is not what it should be."""
+    """A file or a graph is not as expected."""
 
 
 class UnknownNameError(DataError):
-    """A name that the graph does not have, or has several times; `candidates` are the closest ids."""
+    """A name that is unknown or ambiguous in the graph; `candidates` has the closest ids."""
 
     def __init__(self, message: str, candidates: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -28,24 +28,24 @@ class UnknownNameError(DataError):
 
 
 class StorageError(CascaderError):
-    """A file could not be written or read back; what was there before is untouched."""
+    """A file could not be written; existing files are unchanged."""
 
 
 class MissingExtraError(CascaderError):
-    """An optional package is needed; the message names the extra that installs it."""
+    """An optional package is missing; the message names the extra that installs it."""
 
 
 class SettingsError(CascaderError):
-    """A setting that cannot work; the message says what can."""
+    """A setting has an invalid value; the message says which values are valid."""
 
 
 class NotFittedError(CascaderError):
-    """A model is asked before it has learnt anything."""
+    """A model was used before it was fitted."""
 
 
 class TrainingError(CascaderError):
-    """A training went wrong; the message says which setting to change."""
+    """Training failed; the message says which setting to change."""
 
 
 class EngineError(CascaderError):
-    """A worker of an engine died or failed; the shards that were finished are kept."""
+    """A worker of an engine failed or died; finished shards are kept."""

@@ -1,4 +1,4 @@
-"""One progress bar for everything that takes long: on a terminal only, and on standard error."""
+"""A progress bar for long operations, shown on standard error if that is a terminal."""
 
 import sys
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ _is_showing = ContextVar("a progress bar is on the screen", default=False)
 
 
 class Advance(Protocol):
-    """Tells the bar how many steps were done since the last call, and what to show beside it."""
+    """Tells the bar how many steps were done since the last call, and which note to show next to it."""
 
     def __call__(self, steps: int, note: str = "") -> None:
-        """Move the bar."""
+        """Advance the bar."""
         ...
 
 
 @contextmanager
 def progress(description: str, total: int, unit: str = "", done: int = 0) -> Iterator[Advance]:
-    """Yield the function that moves the bar; `unit="bytes"` shows sizes and a transfer speed instead of counts."""
-    if _is_showing.get() or not sys.stderr.isatty():  # one bar at a time: the outermost says most
+    """Yield the function that advances the bar; `unit="bytes"` shows sizes and speed instead of counts."""
+    if _is_showing.get() or not sys.stderr.isatty():  # one bar at a time: the outermost tells the most
         yield lambda steps, note="": None
         return
 
@@ -54,7 +54,7 @@ def progress(description: str, total: int, unit: str = "", done: int = 0) -> Ite
 
 @contextmanager
 def no_progress() -> Iterator[None]:
-    """Show no bars for a while: several processes on one terminal would overwrite each other's."""
+    """Show no bars within the block, because several processes on one terminal would overwrite each other's."""
     before = _is_showing.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: written under a temporary name, then renamed."""
+"""Read and write files safely: each is written under a temporary name, then renamed into place when complete."""
 
 import glob
 import hashlib
@@ -27,16 +27,16 @@ Array = NDArray[Any]
 
 logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
-#: The file in a folder that `locked` holds.
+#: The file of a folder that `locked` locks. Its first byte is blank: Windows lets no one else read what is locked.
 LOCK = ".lock"
-_SURELY_ABANDONED_SECONDS = 24 * 3600
+_ABANDONED_SECONDS = 24 * 3600
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, and rename it into place if the block succeeds."""
+    """Yield a temporary path next to `path`, and rename it to `path` if the block succeeds."""
     with _explained(path):
-        temporary = _temporary_beside(path)
+        temporary = _temporary_path(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
@@ -48,12 +48,12 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`, and rename it into place if the block succeeds."""
+    """Yield a temporary folder next to `path`, and rename it to `path` if the block succeeds."""
     path = path.resolve()
     with _explained(path):
         if path.exists() and (path == Path.cwd() or not path.is_dir() or any(path.iterdir())):
-            raise StorageError(f"{path} exists already. Choose another folder, or remove it first.")
-        temporary = _temporary_beside(path)
+            raise StorageError(f"{path} already exists. Choose another folder, or remove it first.")
+        temporary = _temporary_path(path)
         try:
             temporary.mkdir(parents=True)
             yield temporary
@@ -66,9 +66,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replaced_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; if the block succeeds, it takes the place of what was there."""
+    """Yield a temporary folder next to `path`, which replaces whatever is there if the block succeeds."""
     with _explained(path):
-        temporary, old = _temporary_beside(path), _temporary_beside(path)
+        temporary, old = _temporary_path(path), _temporary_path(path)
         try:
             temporary.mkdir(parents=True)
             yield temporary
@@ -80,10 +80,10 @@ def replaced_folder(path: Path) -> Iterator[Path]:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _temporary_beside(path: Path) -> Path:
-    """A new name; what a killed process left under such a name long ago is removed."""
+def _temporary_path(path: Path) -> Path:
+    """A new path next to `path`; what killed processes left under such names long ago is removed."""
     for old in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        if time.time() - old.stat().st_mtime > _SURELY_ABANDONED_SECONDS:
+        if time.time() - old.stat().st_mtime > _ABANDONED_SECONDS:
             shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
@@ -99,46 +99,55 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = _said_by_the_disk(error)
+        reason = _disk_error(error)
         if reason is None:
             raise
-        raise StorageError(f"cannot write {path}: {reason}. What was there is unchanged.") from error
+        raise StorageError(f"cannot write {path}: {reason}. Existing files are unchanged.") from error
 
 
-def _said_by_the_disk(error: Exception) -> str | None:
-    """Why a file could not be written, or None if that is not what went wrong."""
+def _disk_error(error: Exception) -> str | None:
+    """Why a file could not be written, or None if the error is of another kind."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    # Libraries in Rust, safetensors and tokenizers, have error types of their own for it.
+    # Libraries written in Rust, safetensors and tokenizers, raise types of their own.
     number = re.search(r"\(os error (\d+)\)", str(error))
     return os.strerror(int(number[1])) if number else None
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process alone; who comes second waits, and says for whom.
+    """Lock a folder for this process; a second one waits, and logs which process it is waiting for.
 
-    The lock goes with the process, however it ends: there is never one to clear away.
+    The lock ends with the process, however that ends: a stale one never has to be removed.
     """
-    import fcntl  # not there on Windows
+    from filelock import FileLock, Timeout
 
     with _explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("a+", encoding="utf-8")
-    with file:
+        lock = FileLock(folder / LOCK, fallback_to_soft=False, on_acquired=_write_holder)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            logger.info("%s is in use by process %s: waiting until it is done.", folder, file.read() or "(unknown)")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        try:
-            yield
-        finally:
-            file.truncate(0)
+            lock.acquire(blocking=False)
+        except Timeout:
+            logger.info("%s is in use by %s: waiting until it is done.", folder, _holder(folder / LOCK))
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _write_holder(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f" {os.getpid()}".encode())
+
+
+def _holder(path: Path) -> str:
+    try:
+        with path.open("rb", buffering=0) as file:  # unbuffered: Windows refuses to read the locked first byte
+            file.seek(1)
+            return f"process {int(file.read())}"
+    except (OSError, ValueError):  # locked a moment ago, and not yet written
+        return "another process"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -148,7 +157,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write `content` as indented JSON, atomically; NaN is refused because JSON has none."""
+    """Write `content` as indented JSON, atomically; NaN is an error because JSON does not have it."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -158,10 +167,10 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON, or nested beyond measure
-        raise DataError(f"{path} is not JSON: {error}. Write it again with the command that made it.") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested too deeply
+        raise DataError(f"{path} is not JSON: {error}. Run the command that wrote it again.") from error
     if not isinstance(content, dict):
-        raise DataError(f"{path} holds a JSON {type(content).__name__}, expected an object.")
+        raise DataError(f"{path} contains a JSON {type(content).__name__}, expected an object.")
     return content
 
 
@@ -175,7 +184,7 @@ def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping
 
 
 def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
-    """The tensors of a safetensors file by name, and its metadata."""
+    """Read the tensors of a safetensors file by name, and its metadata."""
     from safetensors import safe_open
 
     with _readable(path), safe_open(path, framework="pt") as file:
@@ -183,7 +192,7 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write named arrays as a safetensors file, atomically: the same arrays are the same bytes."""
+    """Write named arrays as a safetensors file, atomically; the same arrays always give the same bytes."""
     from safetensors.numpy import save
 
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -192,19 +201,19 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def read_arrays(path: Path, sha256: str | None = None) -> dict[str, Array]:
-    """The arrays of a safetensors file by name; with `sha256`, the file must be the one that has it."""
+    """Read the arrays of a safetensors file by name; if `sha256` is given, the file must match it."""
     from safetensors.numpy import load
 
     with _readable(path):
         content = path.read_bytes()
         if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-            raise ValueError(f"its {len(content):,} bytes are not those that were written")
+            raise ValueError(f"its {len(content):,} bytes do not match the checksum")
         return load(content)
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """One error for every safetensors file that cannot be read."""
+    """Turn the errors of a safetensors file that cannot be read into a DataError."""
     from safetensors import SafetensorError
 
     try:
@@ -212,11 +221,19 @@ def _readable(path: Path) -> Iterator[None]:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
     except (SafetensorError, ValueError) as error:
-        raise DataError(f"{path} is damaged: {error}. Delete it, and run the command again that made it.") from error
+        raise DataError(f"{path} is damaged: {error}. Delete it, and run the command that wrote it again.") from error
+
+
+def read_npy(path: Path) -> Array:
+    """Read the array of a .npy file; one that needs pickle is refused."""
+    try:
+        return np.load(path, allow_pickle=False)  # noqa: TID251 - the one place that may
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}. Expected a .npy file without pickled objects.") from error
 
 
 def write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
-    """Write equally long columns (arrays or lists) as a Parquet file, atomically."""
+    """Write columns of equal length (arrays or lists) as a Parquet file, atomically."""
     import pyarrow
     import pyarrow.parquet
 
@@ -243,7 +260,7 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
 
 
 def sha256_of(path: Path) -> str:
-    """The file's sha256, in hexadecimal."""
+    """The sha256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
@@ -252,7 +269,7 @@ def sha256_of(path: Path) -> str:
 
 
 def sha256_of_folder(folder: Path, without: Sequence[str] = ()) -> str:
-    """One sha256 for the names and contents of all files below a folder, hidden ones left out."""
+    """One sha256 of the names and contents of all files below a folder, except hidden ones and those in `without`."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -262,7 +279,7 @@ def sha256_of_folder(folder: Path, without: Sequence[str] = ()) -> str:
 
 
 def versions_of(packages: Sequence[str]) -> dict[str, str]:
-    """The installed versions of `packages`, those that are missing left out."""
+    """The versions of those `packages` that are installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     found = {}

@@ -56,7 +56,7 @@ class TestBadArrays:
 
     def test_pickles_are_refused(self, toy, files):
         np.save(files / "e.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-        with pytest.raises(DataError, match="cannot read .*e.npy.* Expected .npy or .safetensors, without pickles"):
+        with pytest.raises(DataError, match="cannot read .*e.npy.* Expected a .npy file without pickled objects"):
             self.read(toy, files)
 
     def test_a_missing_entity_is_named(self, toy, files):

@@ -12,7 +12,7 @@ from cascader.errors import DataError, MissingExtraError
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
 from cascader.models.embeddings.embedding import Embedding
 from cascader.models.embeddings.interactions import EMBEDDINGS, ComplEx, RotatE
-from cascader.storage import read_tensors
+from cascader.storage import read_npy, read_tensors
 
 if TYPE_CHECKING:
     from pykeen.models import Model
@@ -52,10 +52,7 @@ def _array(path: Path) -> Tensor:
         if len(tensors) != 1:
             raise DataError(f"{path} holds {len(tensors)} tensors, expected one.")
         return next(iter(tensors.values())).float()
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}. Expected .npy or .safetensors, without pickles.") from error
+    array = read_npy(path)
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.number):
         raise DataError(f"{path} holds {array.dtype} of shape {array.shape}, expected a matrix of numbers.")
     return torch.from_numpy(np.asarray(array, dtype=np.float32))
