@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from cascader.cascade import TopK
-from cascader.datasets import load_dataset
+from cascader.datasets import load_graph
 from cascader.errors import SettingsError
 from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models.embeddings import ComplEx, preset
@@ -66,7 +66,7 @@ class Job:
     @classmethod
     def of(cls, runs: dict[str, Path], pair_count: int) -> "Job":
         """Distinct test questions of both sides, with tier 1's favourites."""
-        kg = load_dataset("repodb")
+        kg = load_graph("repodb")
         for folder in runs.values():
             _check_run(folder, kg)
         kge = load_tier(runs["whole"], "kge", kg)
@@ -207,7 +207,7 @@ def train_if_missing(folder: Path, split_layer: int) -> None:
     """Train a short run: what is measured is mostly speed, but the weights should be able to rerank."""
     if is_finished(folder):
         return
-    kg = load_dataset("repodb")
+    kg = load_graph("repodb")
     keep_graph(folder, kg)
     kge = ComplEx(**preset("complex", "quick", kg.name)).fit(kg)
     keep_tier(folder, "kge", kge)

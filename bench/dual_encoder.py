@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats
     torch.set_num_threads(THREADS)
-    kg = cascader.load_dataset("repodb")
+    kg = cascader.load_graph("repodb")
     questions = len(Queries.from_triples(kg.test).unique()[0])
     torch.manual_seed(0)
     towers = StarTowers(WIDTH, len(kg.relations), DualSettings(objective="star")).eval()

@@ -130,7 +130,7 @@ def copy_embeddings(model: Any, ours: ComplExShaped) -> None:
 
 def run_one(way: str) -> None:
     """Measure one way, and print what was found as JSON."""
-    kg = cascader.load_dataset("fb15k-237")
+    kg = cascader.load_graph("fb15k-237")
     seconds, mrr = run_cascader(kg) if way == "cascader" else run_pykeen(kg, our_scores=way == "pykeen-our-scores")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"seconds": seconds, "mrr": mrr, "peak_memory_bytes": peak}))

@@ -95,7 +95,7 @@ def theirs(model: str, kg: KnowledgeGraph) -> dict[str, float]:
 def run_one(model: str, library: str) -> None:
     """Measure one model in one library, and print what was found as JSON."""
     torch.set_num_threads(THREADS)
-    kg = cascader.load_dataset("codex-s")
+    kg = cascader.load_graph("codex-s")
     warnings.simplefilter("ignore")
     print(json.dumps(ours(model, kg) if library == "cascader" else theirs(model, kg)))
 

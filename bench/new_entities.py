@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=20)
     options = parser.parse_args()
-    whole = cascader.load_dataset("repodb")
+    whole = cascader.load_graph("repodb")
     kg, new, triples = without(whole, options.drugs, options.seed)
     kge = cascader.ComplEx(dim=100, epochs=options.epochs, seed=options.seed).fit(kg)
     dual = cascader.DualEncoder(epochs=options.epochs, seed=options.seed).fit(kg, earlier=kge)

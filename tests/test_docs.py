@@ -46,7 +46,7 @@ def test_examples_in_docstrings(name):
 def somewhere(tmp_path, monkeypatch):
     """An empty folder with the files that the documents speak of."""
     try:
-        cascader.load_dataset("wordnet")
+        cascader.load_graph("wordnet")
     except MissingExtraError as error:
         pytest.skip(str(error))
     rows = [f"drug {i}\ttreats\tdisease {j}" for i in range(6) for j in range(5)]

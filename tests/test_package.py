@@ -12,7 +12,7 @@ import yaml
 import cascader
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ("torch", "transformers", "matplotlib", "jinja2", "pandas", "ray", "numpy", "scipy", "pyarrow", "rich", "typer")
+HEAVY = ("torch", "transformers", "matplotlib", "jinja2", "pandas", "numpy", "scipy", "pyarrow", "rich", "typer")
 
 
 def in_fresh_python(code):
@@ -33,7 +33,7 @@ def test_using_the_graph_and_the_evaluation_loads_no_torch_or_pandas():
         "import cascader.cli\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
-    assert not {"torch", "transformers", "matplotlib", "pandas", "ray"} & set(in_fresh_python(code))
+    assert not {"torch", "transformers", "matplotlib", "pandas"} & set(in_fresh_python(code))
 
 
 def test_a_fixed_number_of_candidates_needs_no_torch():
@@ -48,7 +48,7 @@ def test_every_public_name_is_there(name):
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="module 'cascader' has no attribute 'cascade_r'"):
+    with pytest.raises(AttributeError, match="No cascader attribute cascade_r"):
         _ = cascader.cascade_r
 
 

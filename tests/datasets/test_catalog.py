@@ -3,11 +3,14 @@
 import json
 import re
 import zipfile
+from functools import cache
+from pathlib import Path
 
 import pytest
 
-from cascader.datasets import CATALOG, Counts, load_dataset, open_graph
+from cascader.datasets import CATALOG, Counts, Split, load_graph
 from cascader.errors import DataError
+from tests.conftest import MIRROR
 
 BENCHMARKS = [name for name, dataset in CATALOG.items() if dataset.sources]
 
@@ -21,10 +24,26 @@ TABLE_1 = {
 }
 
 
-def test_every_benchmark_of_the_paper_is_there_with_its_home_sum_and_licence():
+@pytest.fixture(scope="module")
+def benchmark():
+    """Loads a benchmark from its real files, once for all tests of this module."""
+    if not MIRROR or not Path(MIRROR).is_dir():
+        pytest.skip("CASCADER_MIRROR names no folder with the benchmark files")
+
+    @cache
+    def load(name):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CASCADER_MIRROR", str(Path(MIRROR).resolve()))
+            patch.setattr("urllib.request.urlopen", _no_network)
+            return load_graph(name)
+
+    return load
+
+
+def test_every_benchmark_of_the_paper_is_there_with_its_home_sum_and_license():
     assert set(BENCHMARKS) == set(TABLE_1)
     for name in BENCHMARKS:
-        assert CATALOG[name].licence
+        assert CATALOG[name].license
         for source in CATALOG[name].sources:
             assert source.home.startswith("https://")
             assert re.fullmatch("[0-9a-f]{64}", source.sha256)
@@ -32,13 +51,14 @@ def test_every_benchmark_of_the_paper_is_there_with_its_home_sum_and_licence():
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(DataError, match="there is no dataset 'freebase'. Choose one of: wordnet, repodb"):
-        load_dataset("freebase")
+    message = "no file or folder freebase, and no graph of that name: the catalog has wordnet, repodb"
+    with pytest.raises(DataError, match=message):
+        load_graph("freebase")
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_the_counts_are_those_of_table_1(mirror, name):
-    kg = open_graph(name)
+def test_the_counts_are_those_of_table_1(benchmark, name):
+    kg = benchmark(name)
     assert Counts.of(kg) == TABLE_1[name]
     assert kg.name == name
 
@@ -47,47 +67,53 @@ def test_a_path_goes_before_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "repodb").mkdir()
     (tmp_path / "repodb" / "triples.tsv").write_text("a\tr\tb\n")
-    assert len(open_graph("repodb").entities) == 2
+    assert len(load_graph("repodb").entities) == 2
+
+
+def test_a_catalog_graph_can_be_renamed_but_not_split_anew(mirror):
+    assert load_graph("repodb", name="drugs").name == "drugs"
+    with pytest.raises(DataError, match="repodb is a graph of the catalog, with its own texts and splits"):
+        load_graph("repodb", split=Split(seed=1))
 
 
 class TestTraps:
-    def test_repodb_placeholders_are_no_descriptions(self, mirror):
-        kg = load_dataset("repodb")
+    def test_repodb_placeholders_are_no_descriptions(self, benchmark):
+        kg = benchmark("repodb")
         assert sum(not entity.description for entity in kg.entities) == 369
         assert {entity.type for entity in kg.entities} == {"drug", "disease"}
         assert kg.entities[kg.entity_index("Cetuximab")].id == "DB00002"
 
-    def test_wn18rr_relations_are_named_by_their_own_ids(self, mirror):
-        kg = load_dataset("wn18rr")
+    def test_wn18rr_relations_are_named_by_their_own_ids(self, benchmark):
+        kg = benchmark("wn18rr")
         assert kg.relations[0].name == "hypernym"
         assert "member of domain usage" in {relation.name for relation in kg.relations}
         assert not any("/" in relation.name for relation in kg.relations)
 
-    def test_wn18rr_texts_belong_to_their_ids(self, mirror):
-        kg = load_dataset("wn18rr")
+    def test_wn18rr_texts_belong_to_their_ids(self, benchmark):
+        kg = benchmark("wn18rr")
         land_reform = kg.entities[kg.entity_index("00260881")]
         assert land_reform.name == "land reform"
         assert land_reform.description.startswith("a redistribution of agricultural land")
 
-    def test_codex_s_texts_are_short_description_and_extract(self, mirror):
-        kg = load_dataset("codex-s")
+    def test_codex_s_texts_are_short_description_and_extract(self, benchmark):
+        kg = benchmark("codex-s")
         euler = kg.entities[kg.entity_index("leonhard euler")]
         assert euler.description.startswith("Swiss mathematician. Leonhard Euler (")
         assert '"Read Euler, read Euler, he is the master of us all."' in euler.description
         assert euler.type == "human"
 
-    def test_fb15k_237_texts_are_split_at_the_dashes(self, mirror):
-        kg = load_dataset("fb15k-237")
+    def test_fb15k_237_texts_are_split_at_the_dashes(self, benchmark):
+        kg = benchmark("fb15k-237")
         irons = kg.entities[kg.entity_index("/m/016ywr")]
         assert (irons.name, irons.description) == ("Jeremy Irons", "Jeremy John Irons is an English actor.")
         assert all(relation.name != relation.id for relation in kg.relations)
 
     def test_codex_m_goes_on_without_its_texts_and_says_so(self, mirror, caplog, monkeypatch):
         monkeypatch.setattr("urllib.request.urlopen", _no_network)
-        kg = load_dataset("codex-m")
+        kg = load_graph("codex-m")
         assert kg.relations[0].name == "cast member"
         assert kg.entities[0].name == kg.entities[0].id
-        assert "codex-m: going on without its texts. cannot download codex-entities-en.json" in caplog.text
+        assert "codex-m: continuing without its texts. cannot download codex-entities-en.json" in caplog.text
 
     def test_codex_m_reads_its_texts_where_they_are(self, mirror, tmp_path, monkeypatch):
         for source in CATALOG["codex-m"].sources:
@@ -98,7 +124,7 @@ class TestTraps:
         with zipfile.ZipFile(tmp_path / "codex-extracts-en.zip", "w") as archive:
             archive.writestr("extracts/Q1041.txt", "a long article")
         monkeypatch.setenv("CASCADER_MIRROR", str(tmp_path))
-        kg = load_dataset("codex-m")
+        kg = load_graph("codex-m")
         entity = kg.entities[kg.entity_index("Q1041")]
         assert (entity.name, entity.description) == ("name of Q1041", "short. a long article")
 
@@ -111,8 +137,8 @@ class TestTraps:
         (tmp_path / "codex-entities-en.json").write_text(content)
         (tmp_path / "codex-extracts-en.zip").write_text(content)
         monkeypatch.setenv("CASCADER_MIRROR", str(tmp_path))
-        assert load_dataset("codex-m").entities[0].description == ""
-        assert "going on without its texts" in caplog.text
+        assert load_graph("codex-m").entities[0].description == ""
+        assert "continuing without its texts" in caplog.text
 
 
 def _lines(mirror, split):

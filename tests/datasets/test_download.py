@@ -69,7 +69,7 @@ def test_a_file_is_fetched_once_and_then_taken_from_the_cache(server, source):
 def test_a_broken_download_goes_on_where_it_stopped(server, source, knows_ranges):
     server.knows_ranges = knows_ranges
     server.cut_after = 300_000
-    with pytest.raises(DataError, match=r"the connection ended after 300,000 of 1,048,576 bytes. Call again to go on"):
+    with pytest.raises(DataError, match=r"the connection ended after 300,000 of 1,048,576 bytes. Try again to resume"):
         fetch(source)
     assert cached_names() == ["file.bin.part"]
     server.cut_after = None
@@ -100,7 +100,7 @@ def test_resuming_needs_room_for_the_rest_only(server, source, monkeypatch):
 
 def test_a_file_with_another_sha256_is_not_kept(server, source):
     server.content = CONTENT[::-1]
-    with pytest.raises(DataError, match=f"has sha256 [0-9a-f]+, expected {SHA256}. Its home has changed"):
+    with pytest.raises(DataError, match=f"has sha256 [0-9a-f]+, expected {SHA256}. The file has changed at its home"):
         fetch(source)
     assert cached_names() == []
 
@@ -123,9 +123,7 @@ def test_a_full_disk_leaves_the_old_cache_as_it_was(server, source, monkeypatch)
     cache_folder().mkdir(parents=True, exist_ok=True)
     (cache_folder() / "other.bin").write_bytes(b"precious")
     (cache_folder() / "file.bin.part").symlink_to("/dev/full")  # a real disk that is full: every write fails
-    with pytest.raises(
-        StorageError, match="is full: file.bin does not fit. Make room.* What was in the cache is unchanged"
-    ):
+    with pytest.raises(StorageError, match="is full: file.bin does not fit. Free some space.* The cache is unchanged"):
         fetch(source)
     assert cached_names() == ["other.bin"]
     assert (cache_folder() / "other.bin").read_bytes() == b"precious"
@@ -141,7 +139,7 @@ def test_too_little_room_is_seen_before_anything_is_fetched(server, source, monk
 def test_a_cache_that_cannot_be_written_is_an_error_that_says_where(server, source, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CASCADER_CACHE", str(tmp_path / "file"))
-    with pytest.raises(StorageError, match="Name another folder in CASCADER_CACHE"):
+    with pytest.raises(StorageError, match="Set CASCADER_CACHE to another folder"):
         fetch(source)
 
 
@@ -152,7 +150,7 @@ def test_a_home_that_says_no_is_an_error_that_names_it(server, source):
 
 
 def test_no_network_is_an_error_that_offers_the_mirror():
-    with pytest.raises(DataError, match="put the file into a folder and name that in CASCADER_MIRROR"):
+    with pytest.raises(DataError, match="put the file into a folder and set CASCADER_MIRROR to it"):
         fetch(Source("file.bin", "http://127.0.0.1:1/file.bin", SHA256, len(CONTENT)))
 
 

@@ -23,7 +23,7 @@ def test_a_frame_gives_the_graph_that_a_file_of_the_same_rows_gives(tmp_path):
     ids = sorted({*TRIPLES["head"], *TRIPLES["tail"]})
     entities = pandas.DataFrame({"id": ids, "name": [f"name of {id_}" for id_ in ids], "description": "some text"})
     entities.to_csv(tmp_path / "entities.csv", index=False)
-    read = cascader.read_graph(tmp_path / "graph.csv", entities=tmp_path / "entities.csv")
+    read = cascader.load_graph(tmp_path / "graph.csv", entities=tmp_path / "entities.csv")
     made = graph_from_frames(TRIPLES, entities=entities)
     assert made.data_hash == read.data_hash
     assert made.entities[0] == Entity("d0", "name of d0", "some text")
@@ -39,7 +39,7 @@ def test_other_names_other_columns_and_numbers_as_ids_are_fine(caplog):
     frame = pandas.DataFrame({"Subject": [1, 2], "weight": [0.5, 0.7], "predicate": "r", "object": [2, 3]})
     kg = graph_from_frames(frame, split=NOTHING_HELD_BACK)
     assert [entity.id for entity in kg.entities] == ["1", "2", "3"]
-    assert "passed over column weight" in caplog.text
+    assert "ignored column weight" in caplog.text
 
 
 def test_relations_have_names_of_their_own():
@@ -94,7 +94,7 @@ def test_an_entity_that_the_table_does_not_have_is_named():
 
 
 def test_a_triple_in_two_splits_is_refused():
-    with pytest.raises(DataError, match="the frame of test, row 1: this triple of test stands in train too"):
+    with pytest.raises(DataError, match="the frame of test, row 1: this triple of test is also in train"):
         graph_from_frames(TRIPLES, test=TRIPLES[:1])
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cascader.datasets import Split, read_graph, split_triples
+from cascader.datasets import Split, load_graph, split_triples
 from cascader.errors import DataError
 
 triple_lists = st.lists(
@@ -68,12 +68,12 @@ def test_unseen_entities_come_when_asked_for():
 
 @pytest.mark.parametrize("shares", [(-0.1, 0.1), (0.5, 0.5), (1.0, 0.0), (float("nan"), 0.1)])
 def test_shares_that_cannot_be_are_an_error(shares):
-    with pytest.raises(DataError, match="cannot hold back .* something must be left for train"):
+    with pytest.raises(DataError, match="cannot hold out .* something is left for train"):
         Split(*shares)
 
 
 def test_a_negative_seed_is_an_error():
-    with pytest.raises(DataError, match="seed is -1, expected a whole number from 0 up"):
+    with pytest.raises(DataError, match="seed is -1, expected an integer of at least 0"):
         Split(seed=-1)
 
 
@@ -81,7 +81,7 @@ def test_the_users_own_splits_are_left_alone_and_a_missing_valid_comes_out_of_tr
     rows = [f"e{i}\tr\te{j}" for i in range(9) for j in range(i)]
     (tmp_path / "train.tsv").write_text("\n".join(rows[1:]))
     (tmp_path / "test.tsv").write_text(rows[0])
-    kg = read_graph(tmp_path)
+    kg = load_graph(tmp_path)
     assert len(kg.test) == 1
     assert len(kg.valid) == 4
-    assert "there is no valid file: holding back 0.1 of train" in caplog.text
+    assert "there is no valid file: holding out 0.1 of train" in caplog.text

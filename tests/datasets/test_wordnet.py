@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from cascader.datasets import Split, load_dataset, read_wordnet
+from cascader.datasets import Split, load_graph, read_wordnet
 from cascader.errors import DataError, MissingExtraError
 
 INVERSES = {"hyponym", "instance_hyponym", "part_holonym", "member_holonym", "substance_holonym"}
@@ -55,7 +55,7 @@ def test_every_entity_of_valid_and_test_is_in_train(wordnet):
 
 
 def test_the_same_files_give_the_same_graph(wordnet):
-    assert load_dataset("wordnet").data_hash == wordnet.data_hash
+    assert load_graph("wordnet").data_hash == wordnet.data_hash
     assert read_wordnet(split=Split(seed=1)).data_hash != wordnet.data_hash
 
 
@@ -63,14 +63,14 @@ def test_any_dict_folder_will_do(tmp_path, monkeypatch):
     """Two places, one part of the other, and an animal that is not wanted."""
     (tmp_path / "lexnames").write_text("05\tnoun.animal\t1\n15\tnoun.location\t1\n17\tnoun.object\t1\n")
     (tmp_path / "data.noun").write_text(
-        "  1 a licence\n"
+        "  1 a license\n"
         "00000100 15 n 01 Paris 0 001 #p 00000200 n 0000 | the capital of France\n"
         "00000200 15 n 02 France 0 French_Republic 0 002 %p 00000100 n 0000 ~ 00000100 n 0000 | a republic\n"
         "00000300 05 n 01 dog 0 001 @ 00000200 n 0000 | an animal\n"
     )
     (tmp_path / "index.noun").write_text("paris n 1 1 #p 1 1 00000100\nfrance n 2 1 %p 2 1 00000999 00000200\n")
     monkeypatch.setenv("CASCADER_WORDNET", str(tmp_path))
-    kg = load_dataset("wordnet")
+    kg = load_graph("wordnet")
     assert [tuple(entity)[:3] for entity in kg.entities] == [
         ("paris.n.01", "Paris", "the capital of France"),
         ("france.n.02", "France", "a republic"),
@@ -82,7 +82,7 @@ def test_any_dict_folder_will_do(tmp_path, monkeypatch):
 def test_a_folder_that_is_no_wordnet_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("CASCADER_WORDNET", str(tmp_path))
     with pytest.raises(DataError, match="cannot read .*lexnames.*Expected the dict folder of WordNet 3.0"):
-        load_dataset("wordnet")
+        load_graph("wordnet")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_folder_that_is_no_wordnet_is_an_error(tmp_path, monkeypatch):
     [
         ({"lexnames": "xx"}, "does not list noun.location and noun.object"),
         ({"lexnames": ""}, "does not list noun.location"),
-        ({"index.noun": "foo\n"}, "index.noun:1: this is no entry of WordNet"),
+        ({"index.noun": "foo\n"}, "index.noun:1: not an entry of WordNet"),
         ({"index.noun": ""}, "index.noun does not list Paris with synset 00000100"),
     ],
 )
@@ -109,7 +109,7 @@ def test_other_broken_files_are_errors(tmp_path, files, message):
 def test_a_broken_line_is_an_error_that_names_it(tmp_path):
     (tmp_path / "lexnames").write_text("15\tnoun.location\t1\n")
     (tmp_path / "data.noun").write_text("00000100 15 n 01 Paris 0 007 #p 00000200 n 0000 | cut off\n")
-    with pytest.raises(DataError, match="data.noun:1: this is no synset of WordNet 3.0"):
+    with pytest.raises(DataError, match="data.noun:1: not a synset of WordNet 3.0"):
         read_wordnet(tmp_path)
 
 

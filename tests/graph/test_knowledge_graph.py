@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cascader.errors import DataError, UnknownNameError
-from cascader.graph import Entity, KnowledgeGraph, Relation
+from cascader.graph import Candidates, Entity, KnowledgeGraph, Relation
 
 
 def test_triples_cannot_be_written_to(toy):
@@ -22,7 +24,7 @@ def test_the_array_it_was_built_from_stays_the_callers_own():
 
 
 def test_a_triple_in_two_splits_is_an_error_that_names_it():
-    with pytest.raises(DataError, match=r"1 triples of test also stand in train, the first: a r b\. Remove"):
+    with pytest.raises(DataError, match=r"1 triples of test are also in train, the first: a r b\. Remove"):
         KnowledgeGraph.from_triples([("a", "r", "b")], test=[("a", "r", "b")])
 
 
@@ -66,7 +68,7 @@ def test_a_list_of_entities_becomes_its_own():
 
 
 def test_indices_that_are_no_whole_numbers_are_an_error():
-    with pytest.raises(DataError, match="triples hold float64 values, expected whole numbers"):
+    with pytest.raises(DataError, match="triples have dtype float64, expected integers"):
         KnowledgeGraph(
             "g", (Entity("a", "a"),), (Relation("r", "r"),), np.array([[0.9, 0, 0]]), np.empty(0), np.empty(0)
         )
@@ -83,6 +85,25 @@ def test_an_unknown_split_or_side_is_an_error(toy):
         toy.split("dev")
     with pytest.raises(DataError, match="no side 'left'"):
         toy.query("aspirin", "treats", side="left")
+
+
+def test_in_html_the_graph_is_a_row_of_counts_and_its_name_is_escaped(toy):
+    shown = replace(toy, name="<b>toy</b>")._repr_html_()
+    cells = ["&lt;b&gt;toy&lt;/b&gt;", len(toy.entities), len(toy.relations), 7, 1, 3]
+    assert "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>" in shown
+
+
+def test_what_is_known_before_a_split_is_in_the_splits_before_it(toy):
+    query = toy.query("ibuprofen", "treats")
+    found = [[toy.entities[i].id for i in toy.known_before(s).of(query)[0]] for s in ("train", "valid", "test")]
+    assert found == [[], ["headache", "pain"], ["headache", "fever", "pain"]]
+    with pytest.raises(DataError, match="there is no split 'dev'"):
+        toy.known_before("dev")
+
+
+def test_no_candidates():
+    nothing = Candidates.empty(3)
+    assert (len(nothing), nothing.counts.tolist(), nothing.rows.tolist()) == (3, [0, 0, 0], [])
 
 
 class TestNames:
@@ -120,7 +141,7 @@ class TestNames:
         assert caught.value.candidates[0] == "Q3"
 
     def test_a_name_like_nothing_else_says_so(self, kg):
-        with pytest.raises(UnknownNameError, match="Nothing looks like it"):
+        with pytest.raises(UnknownNameError, match="No name is similar"):
             kg.entity_index("000")
 
     def test_the_closest_names_can_be_asked_for(self, kg):

@@ -8,11 +8,11 @@ import typer
 
 from cascader.cli.console import say, say_table, shortened
 from cascader.cli.graphs import Opened, about_a_graph
-from cascader.datasets import CATALOG, Counts, Format, locate, write_graph
-from cascader.datasets.findings import findings
+from cascader.datasets import CATALOG, Counts, Format, locate, save_graph
 from cascader.errors import DataError
 from cascader.evaluation import relation_kinds
 from cascader.graph import KnowledgeGraph
+from cascader.graph.findings import findings
 
 app = typer.Typer(
     help="List, show, check and convert graphs.",
@@ -32,7 +32,7 @@ def list_() -> None:
         counts = [f"{count:,}" for count in dataset.counts] if dataset.counts else ["–"] * len(_COUNTS)
         rows.append([dataset.name, *counts, _at_hand(dataset.name), dataset.title])
     say_table(["name", *_COUNTS, "at hand", "what"], rows, numbers=_COUNTS)
-    say("Licences and homes: cascader data show NAME")
+    say("Licenses and homes: cascader data show NAME")
 
 
 def _at_hand(name: str) -> str:
@@ -45,10 +45,10 @@ def _at_hand(name: str) -> str:
 @app.command(epilog="Example: cascader data show wordnet")
 @about_a_graph
 def show(graph: Opened) -> None:
-    """Show a graph: its home and licence, its size, its texts, its relations, and some triples."""
+    """Show a graph: its home and license, its size, its texts, its relations, and some triples."""
     if graph.dataset is not None:
         say(graph.dataset.title)
-        say(f"licence: {graph.dataset.licence}")
+        say(f"license: {graph.dataset.license}")
         for source in (*graph.dataset.sources, *graph.dataset.optional_sources):
             say(f"home: {source.home}")
     for say_part in (_say_counts, _say_texts, _say_relations, _say_examples):
@@ -77,7 +77,7 @@ def convert(
     out: Annotated[Path, typer.Option("--out", help="A new folder for train, valid, test, entities and relations.")],
 ) -> None:
     """Write a graph in another format: all of it or nothing."""
-    write_graph(graph.kg, out, to)
+    save_graph(graph.kg, out, to)
     _say_counts(graph.kg)
     say(f"Written to {out}.")
 

@@ -11,7 +11,7 @@ from cascader.cli.console import say, say_table
 from cascader.cli.evaluate import measured_cascade, measured_sum
 from cascader.cli.fit import fit
 from cascader.cli.report import report
-from cascader.datasets import Counts, load_dataset
+from cascader.datasets import Counts, load_graph
 from cascader.evaluation import Evaluation, evaluate
 from cascader.models import Frequency
 
@@ -35,7 +35,7 @@ def demo(
     from cascader.runs import load_run
 
     started = time.perf_counter()
-    counts = Counts.of(load_dataset(_GRAPH))
+    counts = Counts.of(load_graph(_GRAPH))
     say(
         f"1. A graph of places from WordNet: {counts.entities:,} entities, {counts.relations} relations, "
         f"{counts.train:,} triples to learn from, {counts.valid:,} to choose on, {counts.test:,} to be tested on."

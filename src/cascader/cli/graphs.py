@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cascader.datasets import CATALOG, Dataset, Split, load_dataset, read_graph
-from cascader.errors import DataError
+from cascader.datasets import CATALOG, Dataset, Split, load_graph
 from cascader.graph import KnowledgeGraph
 
 
@@ -37,14 +36,8 @@ def open_named(
 ) -> Opened:
     """A graph of the catalog as it is, or people's own with the tables and the split that they ask for."""
     split = Split(valid, test, split_seed, allow_unseen)
-    if Path(graph).exists() or graph.lower() not in CATALOG:
-        return Opened(read_graph(graph, entities=entities, relations=relations, split=split), None)
-    if entities or relations or split != Split():
-        raise DataError(
-            f"{graph} is a benchmark: its texts and splits are part of it. Options about tables and splits are for "
-            "graphs of your own."
-        )
-    return Opened(load_dataset(graph), CATALOG[graph.lower()])
+    kg = load_graph(graph, entities=entities, relations=relations, split=split)
+    return Opened(kg, None if Path(graph).exists() else CATALOG[graph.lower()])
 
 
 _OPENING = signature(open_named).parameters

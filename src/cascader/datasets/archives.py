@@ -1,4 +1,4 @@
-"""Archives are unpacked into an empty folder, never beyond it, and never to more than they can honestly hold."""
+"""Unpack archives safely: only into the given folder, and only up to a plausible size."""
 
 import errno
 import gzip
@@ -23,7 +23,7 @@ MAX_RATIO = 200
 _ALWAYS_FINE_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
 
-# zipfile raises the last four for archives that are encrypted, damaged, or named or compressed as it does not know.
+# zipfile raises the last four for archives that are encrypted, damaged, or use unsupported names or compression.
 _BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -50,12 +50,12 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def read_members(archive: Path, members: Sequence[str] | None = None) -> dict[str, bytes]:
-    """Some files of an archive by name, or all of them, without unpacking to a disk."""
+    """The contents of some or all files of an archive, by name, without unpacking it to disk."""
     with _explained(archive):
         found = {name: source.read() for name, source in _files(archive) if members is None or name in members}
     missing = [member for member in members or () if member not in found]
     if missing:
-        raise DataError(f"{archive} has no {missing[0]}. Delete the file to have it fetched anew.")
+        raise DataError(f"{archive} has no {missing[0]}. Delete the archive to download it again.")
     return found
 
 
@@ -66,14 +66,14 @@ def _explained(archive: Path) -> Iterator[None]:
     except _BROKEN as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise StorageError(
-                f"the disk for temporary files is too full for {archive}. Make room, or set TMPDIR."
+                f"the disk for temporary files has no room for {archive}. Free some space, or set TMPDIR."
             ) from error
-        problem = str(error).split(":\n")[0][:200]  # tarfile goes on to list every format it tried
-        raise DataError(f"cannot unpack {archive}: {problem}. Is it a whole .zip or .tar.gz file?") from error
+        problem = str(error).split(":\n")[0][:200]  # tarfile then lists every format it tried
+        raise DataError(f"cannot unpack {archive}: {problem}. Is it a complete .zip or .tar.gz file?") from error
 
 
 def _files(archive: Path) -> Iterator[tuple[str, "_Counted"]]:
-    """The plain files of an archive, one after the other; whatever comes out of it is counted."""
+    """The regular files of an archive, with a limit on what comes out of it."""
     budget = _Budget(archive)
     return _zip_files(archive, budget) if zipfile.is_zipfile(archive) else _tar_files(archive, budget)
 
@@ -90,7 +90,7 @@ def _zip_files(archive: Path, budget: "_Budget") -> Iterator[tuple[str, "_Counte
 
 
 def _tar_files(archive: Path, budget: "_Budget") -> Iterator[tuple[str, "_Counted"]]:
-    """Read as a stream whose every byte is counted: a tar's own headers can be bombs, too."""
+    """Read as a stream and count every byte, because the headers of a tar file can be bombs, too."""
     with archive.open("rb") as raw:
         is_zipped = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
@@ -102,12 +102,12 @@ def _tar_files(archive: Path, budget: "_Budget") -> Iterator[tuple[str, "_Counte
                 _check_name(archive, info.name, is_plain=info.isfile() or info.isdir())
                 source = file.extractfile(info) if info.isfile() else None
                 if source is not None:
-                    # Counted already, as a part of the stream.
+                    # Already counted as part of the stream.
                     yield info.name, _Counted(source, None)
 
 
 class _Budget:
-    """How much may come out of an archive, whatever it says of its own size."""
+    """Limits what comes out of an archive, regardless of the sizes that it states."""
 
     def __init__(self, archive: Path) -> None:
         self._archive = archive
@@ -120,7 +120,7 @@ class _Budget:
         self._members += 1
         if self._members > MAX_MEMBERS:
             raise DataError(
-                f"{self._archive} holds more than {MAX_MEMBERS:,} files. Unpack it yourself and name the folder."
+                f"{self._archive} has more than {MAX_MEMBERS:,} files. Unpack it yourself and give the folder instead."
             )
 
     def add_bytes(self, count: int) -> None:
@@ -128,12 +128,12 @@ class _Budget:
         if self._bytes > self._limit:
             raise DataError(
                 f"{self._archive} unpacks to more than {self._limit:,} bytes, {MAX_RATIO} times its size: it looks "
-                "like a decompression bomb. If you trust it, unpack it yourself and name the folder."
+                "like a decompression bomb. If you trust it, unpack it yourself and give the folder instead."
             )
 
 
 class _Counted:
-    """A stream that pays for what is read from it, chunk by chunk."""
+    """A stream that counts what is read from it against a budget."""
 
     def __init__(self, source: IO[bytes], budget: _Budget | None) -> None:
         self._source = source
@@ -150,10 +150,10 @@ class _Counted:
 
 
 def _check_name(archive: Path, name: str, is_plain: bool) -> None:
-    """Take only plain files and folders that stay below the folder they are unpacked into."""
+    """Accept only regular files and folders inside the folder that they are unpacked into."""
     parts = PurePosixPath(name.replace("\\", "/"))
     if not is_plain:
-        raise DataError(f"{archive}: {name[:100]!r} is a link or a device, expected plain files. It was not unpacked.")
+        raise DataError(f"{archive}: {name[:100]!r} is a link or a device, expected regular files. Unpack it yourself.")
     if parts.is_absolute() or ".." in parts.parts or ":" in name.split("/")[0]:
         raise DataError(f"{archive}: {name[:100]!r} points outside its folder. Do not trust this archive.")
 
@@ -161,5 +161,5 @@ def _check_name(archive: Path, name: str, is_plain: bool) -> None:
 def _target(archive: Path, folder: Path, name: str) -> Path:
     target = folder.joinpath(*PurePosixPath(name.replace("\\", "/")).parts)
     if target.exists():
-        raise DataError(f"{archive} holds {name[:100]!r} twice. Unpack it yourself, and keep the right one.")
+        raise DataError(f"{archive} contains {name[:100]!r} twice. Unpack it yourself, and keep the right one.")
     return target

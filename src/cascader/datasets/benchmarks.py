@@ -1,4 +1,4 @@
-"""How each benchmark's files become a graph, their traps included."""
+"""Read the files of each benchmark, with their pitfalls."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -12,13 +12,13 @@ from cascader.graph import SPLITS, Entity, KnowledgeGraph, Relation, Triples
 from cascader.graph.arrays import frozen_triples
 from cascader.storage import read_json
 
-#: By the name a file is kept under; None where an optional file could not be had.
+#: Paths by the name of their source; None for an optional file that is not available.
 Files = Mapping[str, Path | None]
 Row = dict[str, str]
 
 
 def read_repodb(files: Files) -> KnowledgeGraph:
-    """Drugs and the diseases they treat; "unknown disease" says nothing, so it is no description."""
+    """Drugs and the diseases they treat; the placeholder "unknown disease" is not used as a description."""
 
     def entity(id_: str, row: Row) -> Entity:
         description = "" if row["description"].startswith("unknown ") else row["description"]
@@ -28,7 +28,7 @@ def read_repodb(files: Files) -> KnowledgeGraph:
 
 
 def read_codex_s(files: Files) -> KnowledgeGraph:
-    """Wikidata, with a short description and the beginning of the Wikipedia article."""
+    """Wikidata, with short descriptions and the beginnings of Wikipedia articles."""
 
     def entity(id_: str, row: Row) -> Entity:
         return Entity(id_, row["name"], _joined(row["description"], row["extract"]), row["ent_type"])
@@ -37,11 +37,11 @@ def read_codex_s(files: Files) -> KnowledgeGraph:
 
 
 def read_wn18rr(files: Files) -> KnowledgeGraph:
-    """WordNet; the release's relation names are those of FB15k-237, so the ids are spelt out instead."""
+    """WordNet; relations are named after their ids, because the names in the release are those of FB15k-237."""
 
     def entity(id_: str, row: Row) -> Entity:
         if row["entity_id"].zfill(8) != id_:  # the text file drops leading zeros
-            raise DataError(f"wn18rr: the text of {row['entity_id']} stands where {id_} was expected.")
+            raise DataError(f"wn18rr: found the text of {row['entity_id']}, expected {id_}.")
         return Entity(id_, row["name"], row["description"])
 
     archive = _required(files, "cascader-wn18rr.zip")
@@ -51,7 +51,7 @@ def read_wn18rr(files: Files) -> KnowledgeGraph:
 def _read_numbered(
     name: str, archive: Path, entity: Callable[[str, Row], Entity], relation_name: Callable[[str, Row], str]
 ) -> KnowledgeGraph:
-    """The authors' archives: ids and triples by number, texts in a table in the order of those numbers."""
+    """Read an archive of the authors: ids and triples by number, and texts in the order of those numbers."""
     names = [
         "entity_ids.del",
         "relation_ids.del",
@@ -70,7 +70,7 @@ def _read_numbered(
     entity_texts = rows("entity_text.tsv")
     relation_texts = rows("relation_text.tsv")
     entities = [entity(row["1"], text) for row, text in zip(rows("entity_ids.del"), entity_texts, strict=True)]
-    # Not strict: WN18RR's table of relation texts is the one of another benchmark.
+    # Not strict: the table of relation texts in WN18RR is that of another benchmark.
     relations = [
         Relation(row["1"], relation_name(row["1"], text))
         for row, text in zip(rows("relation_ids.del"), relation_texts, strict=False)
@@ -99,7 +99,7 @@ def read_fb15k_237(files: Files) -> KnowledgeGraph:
 
 
 def read_codex_m(files: Files) -> KnowledgeGraph:
-    """Wikidata; the entity texts are fetched where there is a network, the structure works without them."""
+    """Wikidata; entity texts are optional, since they must be downloaded."""
     labels = read_json(_required(files, "codex-relations-en.json"))
     entity = _codex_entities(files)
     return _from_names(
@@ -121,7 +121,7 @@ def _codex_entities(files: Files) -> Callable[[str], Entity]:
         text = texts.get(id_)
         if not isinstance(text, dict) or not isinstance(text.get("label"), str):
             raise DataError(
-                f"{path} has no label for {id_}: it is not CoDEx's file. Delete it to have it fetched anew."
+                f"{path} has no label for {id_}: it is not the file of CoDEx. Delete it to download it again."
             )
         return Entity(id_, text["label"], _joined(str(text.get("description") or ""), articles.get(id_, "")))
 
@@ -129,7 +129,7 @@ def _codex_entities(files: Files) -> Callable[[str], Entity]:
 
 
 def _articles(archive: Path) -> dict[str, str]:
-    """The text files of the archive, by the entity id that is their name."""
+    """The text files of the archive by entity id, which is their name."""
     members = read_members(archive)
     return {
         Path(name).stem: content.decode(errors="replace").strip()
@@ -144,7 +144,7 @@ def _from_names(
     entity: Callable[[str], Entity],
     relation: Callable[[str], Relation],
 ) -> KnowledgeGraph:
-    """A graph from triples of ids; indices go by first appearance in train, valid, test."""
+    """Build a graph from triples of ids, indexed in order of first appearance in train, valid and test."""
     train, valid, test = (
         statements_of(parse_table(io.BytesIO(content), f"{name} {split}", _no_header)).triples
         for split, content in contents.items()

@@ -1,4 +1,4 @@
-"""The paper's five benchmarks and the embedded default: homes, checksums, licences, and the counts they must show."""
+"""The graphs known by name: sources, checksums, licenses, and the counts that they must have."""
 
 import logging
 from collections.abc import Callable
@@ -30,37 +30,71 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, kg: KnowledgeGraph) -> "Counts":
-        """Count what a graph holds."""
+        """The counts of a graph."""
         return cls(len(kg.entities), len(kg.relations), len(kg.train), len(kg.valid), len(kg.test))
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A graph that we know by name."""
+    """A graph of the catalog: what it is, and how to get and read it."""
 
     name: str
     title: str
-    licence: str
-    counts: Counts | None  # None where it depends on what it is built from
+    license: str
+    counts: Counts | None  # None if it depends on what it is built from
     read: Callable[[benchmarks.Files], KnowledgeGraph]
     sources: tuple[Source, ...] = ()
-    optional_sources: tuple[Source, ...] = ()  # texts; the structure works without them
+    optional_sources: tuple[Source, ...] = ()  # texts, which the graph can do without
+
+    def load(self) -> KnowledgeGraph:
+        """Download and check the files that are not at hand, and read the graph."""
+        files: dict[str, Path | None] = {source.file: fetch(source) for source in self.sources}
+        for source in self.optional_sources:
+            try:
+                files[source.file] = fetch(source)
+            except (DataError, StorageError) as error:
+                files[source.file] = None
+                self._warn_no_texts(error)
+        kg = self._read(files)
+        self._check_counts(Counts.of(kg))
+        return kg
+
+    def _read(self, files: benchmarks.Files) -> KnowledgeGraph:
+        """Read the graph, without its optional texts if those turn out to be unusable."""
+        optional = [source.file for source in self.optional_sources if files[source.file] is not None]
+        try:
+            return self.read(files)
+        except DataError as error:
+            if not optional:
+                raise
+            self._warn_no_texts(error)
+            return self.read({**files, **dict.fromkeys(optional)})
+
+    def _warn_no_texts(self, error: Exception) -> None:
+        logger.warning("%s: continuing without its texts. %s", self.name, error)
+
+    def _check_counts(self, found: Counts) -> None:
+        if self.counts not in (None, found):
+            raise DataError(
+                f"{self.name} has {found}, expected {self.counts}. Please report this: its checksums were right."
+            )
 
 
+#: Every graph that can be loaded by name.
 CATALOG = {
     dataset.name: dataset
     for dataset in (
         Dataset(
             "wordnet",
             "WordNet places: what is part of what; needs no download",
-            "WordNet licence: free to use, with its notice",
+            "WordNet license: free to use, with its notice",
             None,
             lambda files: wordnet.read_wordnet(),
         ),
         Dataset(
             "repodb",
             "RepoDB: drugs and the diseases they treat",
-            "its home has no licence file; drug data from DrugBank: check the terms before you share it",
+            "its source has no license file; drug data from DrugBank: check the terms before you share it",
             Counts(2_748, 1, 5_342, 667, 668),
             benchmarks.read_repodb,
             (
@@ -127,7 +161,7 @@ CATALOG = {
         Dataset(
             "fb15k-237",
             "FB15k-237: Freebase, people, films and places",
-            "Freebase CC BY; the homes of triples and texts have no licence for them",
+            "Freebase CC BY; the sources of triples and texts state no license for them",
             Counts(14_541, 237, 272_115, 17_535, 20_466),
             benchmarks.read_fb15k_237,
             (
@@ -154,7 +188,7 @@ CATALOG = {
         Dataset(
             "wn18rr",
             "WN18RR: WordNet, words and their relations",
-            "WordNet licence: free to use, with its notice",
+            "WordNet license: free to use, with its notice",
             Counts(40_943, 11, 86_835, 3_034, 3_134),
             benchmarks.read_wn18rr,
             (
@@ -168,45 +202,3 @@ CATALOG = {
         ),
     )
 }
-
-
-def load_dataset(name: str) -> KnowledgeGraph:
-    """Load a graph of the catalog, downloading and checking its files where they are not at hand.
-
-    `load_dataset("codex-s")`; all that there are:
-
-    >>> list(CATALOG)
-    ['wordnet', 'repodb', 'codex-s', 'codex-m', 'fb15k-237', 'wn18rr']
-    """
-    dataset = CATALOG.get(name.lower())
-    if dataset is None:
-        raise DataError(f"there is no dataset {name!r}. Choose one of: {', '.join(CATALOG)}.")
-    files: dict[str, Path | None] = {source.file: fetch(source) for source in dataset.sources}
-    for source in dataset.optional_sources:
-        try:
-            files[source.file] = fetch(source)
-        except (DataError, StorageError) as error:
-            files[source.file] = None
-            logger.warning("%s: going on without its texts. %s", dataset.name, error)
-    kg = _read(dataset, files)
-    _check_counts(dataset, Counts.of(kg))
-    return kg
-
-
-def _read(dataset: Dataset, files: dict[str, Path | None]) -> KnowledgeGraph:
-    """Read the graph; texts that turn out to be something else are done without, as if they could not be had."""
-    optional = [source.file for source in dataset.optional_sources if files[source.file] is not None]
-    try:
-        return dataset.read(files)
-    except DataError as error:
-        if not optional:
-            raise
-        logger.warning("%s: going on without its texts. %s", dataset.name, error)
-        return dataset.read({**files, **dict.fromkeys(optional)})
-
-
-def _check_counts(dataset: Dataset, found: Counts) -> None:
-    if dataset.counts not in (None, found):
-        raise DataError(
-            f"{dataset.name} has {found}, expected {dataset.counts}. Please report this: its files were right."
-        )

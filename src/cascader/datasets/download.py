@@ -1,4 +1,4 @@
-"""Files from their public homes: checked, resumed, and in the cache only when whole."""
+"""Download public files into the cache: resumed if interrupted, verified, and added only when complete."""
 
 import errno
 import logging
@@ -24,9 +24,9 @@ _TIMEOUT_SECONDS = 30
 
 @dataclass(frozen=True)
 class Source:
-    """A public file: the name we keep it under, its home, and what it must be.
+    """A public file: its name in the cache, the URL of its home, its checksum and its size.
 
-    Where `sha256` and `size` are not known, whoever reads the file checks what it says.
+    If `sha256` and `size` are unknown, whoever reads the file must check its content.
     """
 
     file: str
@@ -36,7 +36,7 @@ class Source:
 
 
 def cache_folder() -> Path:
-    """The platform's cache folder for us, or the one that CASCADER_CACHE names."""
+    """The folder that CASCADER_CACHE names, or the default cache folder of the platform."""
     from platformdirs import user_cache_path
 
     chosen = os.environ.get(CACHE_VARIABLE)
@@ -44,7 +44,7 @@ def cache_folder() -> Path:
 
 
 def locate(source: Source) -> Path | None:
-    """The file if it is at hand, in the mirror or the cache, and whole; None if it must be downloaded."""
+    """The path of the verified file in the mirror or the cache; None if it must be downloaded."""
     mirror = os.environ.get(MIRROR_VARIABLE)
     if mirror and (Path(mirror) / source.file).is_file():
         path = Path(mirror) / source.file
@@ -59,12 +59,12 @@ def locate(source: Source) -> Path | None:
 
 
 def fetch(source: Source) -> Path:
-    """Return the file's path, from the mirror, the cache, or its home."""
+    """The path of the file, which is downloaded if it is in neither the mirror nor the cache."""
     return locate(source) or _download(source, cache_folder() / source.file)
 
 
 def _download(source: Source, target: Path) -> Path:
-    """Download beside `target`, going on where an earlier attempt stopped; replace `target` only by a whole file."""
+    """Download next to `target`, resuming an earlier attempt, and rename to `target` when complete."""
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -86,15 +86,15 @@ def _check_room(source: Source, part: Path) -> None:
 
 
 def _transfer(source: Source, part: Path) -> None:
-    """Fetch what is missing. A file of unknown size starts anew: its home may have changed since."""
+    """Fetch what is missing; a file of unknown size starts over, because its home may have changed since."""
     done = part.stat().st_size if part.exists() and source.size else 0
     if done and done == source.size:
         return
     if source.size and done > source.size:
-        done = 0  # no part of this file
+        done = 0  # not a part of this file
     request = urllib.request.Request(source.home, headers={"Range": f"bytes={done}-"} if done else {})
     with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
-        if response.status != 206:  # a server that knows no ranges sends the whole file
+        if response.status != 206:  # a server without support for ranges sends the whole file
             done = 0
         announced = done + int(response.headers.get("Content-Length") or 0)
         total = source.size or announced
@@ -104,20 +104,20 @@ def _transfer(source: Source, part: Path) -> None:
 
 
 def _copy(response: HTTPResponse, part: Path, mode: str, name: str, total: int, done: int) -> int:
-    """Append the response to `part`, and return how long it is now."""
+    """Append the response to `part`, and return its new size."""
     with part.open(mode) as out, progress(name, total, unit="bytes", done=done) as advance:
         while chunk := response.read(_CHUNK_BYTES):
             out.write(chunk)
             advance(len(chunk))
             done += len(chunk)
             if total and done > total:
-                break  # more than it should be: the sha256 will tell, and the disk is spared
+                break  # more than announced: stop here, and let the sha256 check fail
     return done
 
 
 def _check_part(source: Source, part: Path) -> None:
     try:
-        _check_sha256(part, source, "Its home has changed, or something on the way did. Nothing was kept.")
+        _check_sha256(part, source, "The file has changed at its home, or on the way. The download was discarded.")
     except DataError:
         part.unlink()
         raise
@@ -131,18 +131,18 @@ def _check_sha256(path: Path, source: Source, advice: str) -> None:
 
 def _explained(source: Source, part: Path, error: OSError) -> DataError | StorageError:
     if error.errno == errno.ENOSPC:
-        part.unlink(missing_ok=True)  # give back what little room there was
+        part.unlink(missing_ok=True)  # free what little space it took
         return StorageError(
-            f"the disk of {part.parent} is full: {source.file} does not fit. Make room, or name another "
-            f"folder in {CACHE_VARIABLE}. What was in the cache is unchanged."
+            f"the disk of {part.parent} is full: {source.file} does not fit. Free some space, or set "
+            f"{CACHE_VARIABLE} to another folder. The cache is unchanged."
         )
     if isinstance(error, urllib.error.URLError | TimeoutError | ConnectionError):
         return DataError(_unreachable(source, str(error)))
-    return StorageError(f"cannot write {part}: {error}. Name another folder in {CACHE_VARIABLE}.")
+    return StorageError(f"cannot write {part}: {error}. Set {CACHE_VARIABLE} to another folder.")
 
 
 def _unreachable(source: Source, problem: str) -> str:
     return (
-        f"cannot download {source.file} from {source.home}: {problem}. Call again to go on where it stopped, or put "
-        f"the file into a folder and name that in {MIRROR_VARIABLE}."
+        f"cannot download {source.file} from {source.home}: {problem}. Try again to resume, or put the file "
+        f"into a folder and set {MIRROR_VARIABLE} to it."
     )

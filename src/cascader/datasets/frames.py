@@ -1,14 +1,12 @@
-"""Data frames in and out: pandas' own, and on the way in all that looks like one."""
+"""Data frames in and out: pandas, and as input anything with the same interface."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cascader.datasets.readers import Index, assembled
 from cascader.datasets.splits import Split
 from cascader.datasets.tables import Table, table_of_columns
-from cascader.datasets.text_tables import take_texts
 from cascader.datasets.texts import Texts
-from cascader.datasets.triples import statements_of
+from cascader.datasets.triples import Index, assemble, statements_of
 from cascader.errors import DataError, MissingExtraError
 from cascader.graph import KnowledgeGraph
 
@@ -30,7 +28,7 @@ class Frame(Protocol):
 
 
 class HasRow(Protocol):
-    """What can be a row of a frame: a prediction, a verdict."""
+    """What can become a row of a frame: a prediction or a verdict."""
 
     def as_row(self) -> dict[str, Any]:
         """Values by column."""
@@ -44,33 +42,33 @@ def graph_from_frames(
     test: Frame | None = None,
     entities: Frame | None = None,
     relations: Frame | None = None,
-    split: Split | None = None,
+    split: Split = Split(),
     name: str = "graph",
 ) -> KnowledgeGraph:
-    """A graph from data frames: triples with the columns head, relation and tail.
+    """Build a graph from data frames: triples with the columns head, relation and tail.
 
-    `entities` has the columns id and, each if you have it, name, description and type; `relations` has id and name.
-    Without `valid` and `test`, triples are held back for them as `split` says.
+    `entities` has an id column and optionally name, description and type; `relations` has id and name. Without
+    `valid` and `test`, triples are held out for them as `split` says.
 
     >>> import pandas
     >>> triples = pandas.DataFrame({"head": ["aspirin", "ibuprofen"], "relation": "treats", "tail": ["pain", "fever"]})
     >>> graph_from_frames(triples, split=Split(valid=0, test=0))
     KnowledgeGraph('graph', 4 entities, 1 relation, 2/0/0 triples)
     """
-    is_one_piece = valid is None and test is None
-    frames = {"triples" if is_one_piece else "train": triples, "valid": valid, "test": test}
+    is_unsplit = valid is None and test is None
+    frames = {"triples" if is_unsplit else "train": triples, "valid": valid, "test": test}
     statements = {role: statements_of(_table(frame, role)) for role, frame in frames.items() if frame is not None}
     indices = (_index("entity", "entities", entities), _index("relation", "relations", relations))
-    return assembled(statements, *indices, split or Split(), name)
+    return assemble(statements, *indices, split, name)
 
 
 def triples_of(frame: Frame) -> list[tuple[str, str, str]]:
-    """The triples of a frame, by what stands in its columns head, relation and tail."""
+    """The triples in the columns head, relation and tail of a frame."""
     return statements_of(_table(frame, "triples")).triples
 
 
 def to_frame(rows: Iterable[HasRow]) -> "pandas.DataFrame":
-    """Predictions or verdicts as a pandas data frame, a row each: `to_frame(run.predict("aspirin", "treats"))`.
+    """Predictions or verdicts as a pandas data frame, one per row: `to_frame(run.predict("aspirin", "treats"))`.
 
     >>> from cascader import Entity, Relation, Verdict
     >>> verdict = Verdict(Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain"), 0.7, True, False)
@@ -81,7 +79,7 @@ def to_frame(rows: Iterable[HasRow]) -> "pandas.DataFrame":
         import pandas
     except ImportError as error:
         raise MissingExtraError(
-            "data frames need pandas. Install it with: pip install 'cascader[pandas]', or take as_row() of each."
+            "data frames need pandas. Install it with: pip install 'cascader[pandas]', or call as_row() on each row."
         ) from error
     return pandas.DataFrame([row.as_row() for row in rows])
 
@@ -90,15 +88,14 @@ def _index(kind: str, role: str, frame: Frame | None) -> Index:
     texts = Texts()
     if frame is None:
         return Index(kind, texts)
-    label = _label(role)
-    return Index(kind, texts, take_texts(_table(frame, role), texts), label)
+    return Index(kind, texts, texts.add_table(_table(frame, role)), table=_label(role))
 
 
 def _table(frame: Frame, role: str) -> Table:
     names = getattr(frame, "columns", None)
     if names is None or isinstance(frame, Mapping):
         raise DataError(
-            f"{role} is a {type(frame).__name__}, expected a data frame. Make one with: pandas.DataFrame({role})"
+            f"{role} is a {type(frame).__name__}, expected a data frame. Convert it with: pandas.DataFrame({role})"
         )
     return table_of_columns(_label(role), {str(name): _values(frame[name]) for name in names})
 
@@ -108,7 +105,7 @@ def _label(role: str) -> str:
 
 
 def _values(column: Any) -> list[Any]:  # noqa: ANN401 - a column of any library
-    """Python's own values; what pandas holds for missing, in whatever way, is None."""
+    """Plain Python values, with None for each of the ways in which pandas marks a missing one."""
     values = column.tolist() if hasattr(column, "tolist") else list(column)
     if not hasattr(column, "isna"):
         return list(values)

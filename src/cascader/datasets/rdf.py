@@ -1,4 +1,4 @@
-"""N-Triples and Turtle: links become triples, labels and comments become texts. The one door to pyoxigraph."""
+"""N-Triples and Turtle: links become triples, labels and comments become texts. The only importer of pyoxigraph."""
 
 import logging
 import re
@@ -32,20 +32,20 @@ _DESCRIPTIONS = (
     "http://purl.org/dc/terms/description",
 )
 
-# An id that is no IRI is written as one of these, and read back as what it was.
+# An id that is not an IRI is written with one of these prefixes, and read back without it.
 _ENTITY = "urn:cascader:entity:"
 _RELATION = "urn:cascader:relation:"
 _TYPE_NAME = "urn:cascader:type:"
 _OURS = (_ENTITY, _RELATION, _TYPE_NAME)
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S")
-_RANDOM_LABEL = re.compile(r"[0-9a-f]{20,32}")  # as the parser draws them for nodes without a label
+_RANDOM_LABEL = re.compile(r"[0-9a-f]{20,32}")  # as the parser generates for unlabeled nodes
 _NESTING = re.compile(rb'"""(?:.|\n)*?"""|"(?:\\.|[^"\\\n])*"|<<|>>')
 _MAX_NESTING = 100
 
 
 def read_rdf(path: Path, *texts: Texts) -> list[tuple[str, str, str]]:
-    """Return the links of a file; its labels, comments and `rdf:type` go into each of `texts`."""
+    """Return the links of a file, and add its labels, comments and types to each of `texts`."""
     from pyoxigraph import BlankNode, Literal, NamedNode
 
     ids = _Ids(path)
@@ -71,7 +71,7 @@ def read_rdf(path: Path, *texts: Texts) -> list[tuple[str, str, str]]:
             skipped["statements about statements"] += 1
     for kind, count in skipped.items():
         if count:
-            logger.warning("%s: left out %s %s, which link no two entities.", path, f"{count:,}", kind)
+            logger.warning("%s: ignored %s %s, which do not link two entities.", path, f"{count:,}", kind)
     for id_ in dict.fromkeys(id_ for link in links for id_ in link):
         for each in texts:
             each.names.offer(id_, _local_name(id_), FROM_ID)
@@ -79,14 +79,14 @@ def read_rdf(path: Path, *texts: Texts) -> list[tuple[str, str, str]]:
 
 
 class _Ids:
-    """What the nodes of one file are called."""
+    """The ids of the nodes of one file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._anonymous: dict[str, str] = {}
 
     def of(self, node: "NamedNode | BlankNode") -> str:
-        """The IRI, or what we had minted it from, or the label of a blank node."""
+        """The IRI, or the id that we minted it from, or the label of a blank node."""
         from pyoxigraph import BlankNode
 
         if isinstance(node, BlankNode):
@@ -98,12 +98,12 @@ class _Ids:
         return node.value
 
     def name_of_type(self, node: "NamedNode | BlankNode") -> str:
-        """What a type is called: the text that we had written, or the readable end of its IRI."""
+        """The name of a type: the text that we minted its IRI from, or the readable end of the IRI."""
         id_ = self.of(node)
         return id_ if node.value.startswith(_TYPE_NAME) else _local_name(id_)
 
     def _label(self, label: str) -> str:
-        """A node without a label gets a random one at each reading; number those, so that each reading is alike."""
+        """Number the nodes without a label, which the parser labels at random, so that every reading is the same."""
         if not _RANDOM_LABEL.fullmatch(label):
             return label
         return self._anonymous.setdefault(label, f"{self._path.stem}-{len(self._anonymous) + 1}")
@@ -111,10 +111,10 @@ class _Ids:
 
 def _offer(texts: tuple[Texts, ...], id_: str, predicate: str, value: "Literal") -> None:
     language = (value.language or "").lower()
-    worth = ENGLISH if language.startswith("en") else OTHER_LANGUAGE if language else NO_LANGUAGE
+    quality = ENGLISH if language.startswith("en") else OTHER_LANGUAGE if language else NO_LANGUAGE
     for each in texts:
         kind = each.names if predicate in _NAMES else each.descriptions
-        kind.offer(id_, value.value.strip(), worth)
+        kind.offer(id_, value.value.strip(), quality)
 
 
 def _parsed(path: Path) -> Iterator["Triple"]:
@@ -125,13 +125,13 @@ def _parsed(path: Path) -> Iterator["Triple"]:
         for quad in parse(path=path, format=_format(path)):
             yield quad.triple
     except SyntaxError as error:
-        raise DataError(f"{path}:{error.lineno}: {error.msg}. Mend the line, or leave it out.") from error
+        raise DataError(f"{path}:{error.lineno}: {error.msg}. Fix the line, or delete it.") from error
     except OSError as error:
         raise DataError(f"cannot read {path}: {error}.") from error
 
 
 def _check_nesting(path: Path) -> None:
-    """Refuse statements about statements about statements…: taking them apart would overflow the parser's stack."""
+    """Refuse deeply nested statements about statements, which would overflow the parser's stack."""
     content = path.read_bytes()
     if b"<<" not in content:
         return
@@ -140,7 +140,7 @@ def _check_nesting(path: Path) -> None:
         depth += {b"<<": 1, b">>": -1}.get(token[0], 0)
         if depth > _MAX_NESTING:
             line = content.count(b"\n", 0, token.start()) + 1
-            raise DataError(f"{path}:{line}: statements are nested more than {_MAX_NESTING} deep. Leave them out.")
+            raise DataError(f"{path}:{line}: statements are nested more than {_MAX_NESTING} deep. Delete them.")
 
 
 def _format(path: Path) -> "RdfFormat":
@@ -158,7 +158,7 @@ def _local_name(id_: str) -> str:
 
 
 def write_links(path: Path, links: Iterable[tuple[str, str, str]]) -> None:
-    """Write triples of ids as links."""
+    """Write triples of ids as links between IRIs."""
     from pyoxigraph import serialize
 
     serialize(_links(links), path, format=_format(path))
@@ -206,12 +206,12 @@ def _entity(id_: str) -> "NamedNode":
 
 
 def _predicate(id_: str) -> "NamedNode":
-    # A relation that RDF keeps for texts and types would be read back as such, not as a link.
+    # A predicate that RDF uses for texts and types would be read back as one, not as a link.
     return _minted(id_, _RELATION) if id_ in (_TYPE, *_NAMES, *_DESCRIPTIONS) else _iri(id_, _RELATION)
 
 
 def _iri(id_: str, prefix: str) -> "NamedNode":
-    """The id itself where it is an IRI, one that we mint from it where it is not."""
+    """The id itself if it is an IRI, otherwise one minted from it."""
     from pyoxigraph import NamedNode
 
     if _SCHEME.match(id_) and not id_.startswith(_OURS):

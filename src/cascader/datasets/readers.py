@@ -1,186 +1,179 @@
-"""People's own graphs: a folder, a file of triples, or an archive of either."""
+"""Load a graph by its name in the catalog or from its files: a folder, a file of triples, or an archive of either."""
 
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import combinations
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from cascader.datasets.archives import ARCHIVE_SUFFIXES, unpack
-from cascader.datasets.layout import SUFFIXES, Layout, find_layout
-from cascader.datasets.splits import Split, split_triples
-from cascader.datasets.text_tables import read_text_table
-from cascader.datasets.texts import Texts
-from cascader.datasets.triples import Statements, read_statements
+from cascader.datasets.catalog import CATALOG
+from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
+from cascader.datasets.splits import Split
+from cascader.datasets.tables import TABLE_SUFFIXES, read_table
+from cascader.datasets.texts import Texts, is_text_header
+from cascader.datasets.triples import Index, assemble, read_statements
 from cascader.errors import DataError
-from cascader.graph import SPLITS, KnowledgeGraph, Triples
-from cascader.graph.arrays import frozen_triples, triple_keys
+from cascader.graph import KnowledgeGraph
 
 logger = logging.getLogger(__name__)
 
-_NONE = frozen_triples([])
+_SUFFIXES = (*TABLE_SUFFIXES, *RDF_SUFFIXES)
+#: The file names, without suffix, that say what a file of a folder contains.
+_ROLES = {
+    "train": ("train",),
+    "valid": ("valid", "validation", "val", "dev"),
+    "test": ("test",),
+    "triples": ("triples", "edges", "graph", "kg", "facts"),
+    "entities": ("entities", "entity", "nodes", "entity_text", "entity2text"),
+    "relations": ("relations", "relation", "relation_text", "relation2text"),
+}
 
 
-def read_graph(
-    path: str | Path,
+def load_graph(
+    name_or_path: str | Path,
     *,
     entities: str | Path | None = None,
     relations: str | Path | None = None,
-    split: Split | None = None,
-    name: str = "",
+    split: Split = Split(),
+    name: str | None = None,
 ) -> KnowledgeGraph:
-    """Read a graph from a folder, a file or an archive.
+    """Load a graph from a folder, file or archive, or by its name in the catalog, such as "codex-s".
 
-    A folder holds `train`, `valid` and `test`, or `triples` in one piece, and optionally `entities` and `relations`,
-    as .tsv, .txt, .csv, .parquet, .nt or .ttl. What comes in one piece is split as `split` says.
+    A folder contains `train`, `valid` and `test`, or all `triples` in one file, and optionally `entities` and
+    `relations`, as .tsv, .txt, .csv, .parquet, .nt or .ttl. A graph in one file is split as `split` says. A file or
+    folder takes precedence over a catalog graph of the same name.
 
     >>> import tempfile
-    >>> from cascader import write_graph
+    >>> from cascader import save_graph
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "pain")])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = write_graph(kg, f"{folder}/drugs")
-    ...     read_graph(path, split=Split(valid=0, test=0))
+    ...     path = save_graph(kg, f"{folder}/drugs")
+    ...     load_graph(path, split=Split(valid=0, test=0))
     KnowledgeGraph('drugs', 3 entities, 1 relation, 2/0/0 triples)
     """
-    path = Path(path)
-    named = {"entities": entities, "relations": relations}
-    tables = {role: Path(table) for role, table in named.items() if table is not None}
-    name = name or _name_of(path)
+    path = Path(name_or_path)
+    tables = {"entities": entities, "relations": relations}
+    given = {role: Path(table) for role, table in tables.items() if table is not None}
+    if path.exists():
+        return _read_path(path, given, split, name or _name_of(path))
+    dataset = CATALOG.get(str(name_or_path).lower())
+    if dataset is None:
+        raise DataError(
+            f"there is no file or folder {path}, and no graph of that name: the catalog has {', '.join(CATALOG)}. "
+            "Check the path."
+        )
+    if given or split != Split():
+        raise DataError(
+            f"{dataset.name} is a graph of the catalog, with its own texts and splits. Tables and splits can be "
+            "chosen for your own graphs only."
+        )
+    kg = dataset.load()
+    return kg if name is None else replace(kg, name=name)
+
+
+def _read_path(path: Path, tables: dict[str, Path], split: Split, name: str) -> KnowledgeGraph:
     if path.is_dir():
-        return _read(replace(find_layout(path), **tables), split or Split(), name)
-    if not path.exists():
-        raise DataError(f"there is no file or folder {path}. Check the path; `cascader data list` names what we know.")
+        return _read(replace(_find_layout(path), **tables), split, name)
     if path.name.lower().endswith(ARCHIVE_SUFFIXES):
-        return _read_archive(path, tables, split or Split(), name)
-    if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{path} has an unknown suffix. Expected one of {', '.join((*SUFFIXES, *ARCHIVE_SUFFIXES))}.")
-    return _read(Layout(triples=path, **tables), split or Split(), name)
+        return _read_archive(path, tables, split, name)
+    if path.suffix.lower() not in _SUFFIXES:
+        raise DataError(f"{path} has an unknown suffix, expected one of {', '.join((*_SUFFIXES, *ARCHIVE_SUFFIXES))}.")
+    return _read(_Layout(triples=path, **tables), split, name)
 
 
 def _name_of(path: Path) -> str:
-    """What to call a graph: its file without the suffix, in characters that every file system and JSON can hold."""
+    """The file's name without its suffix, in characters that every file system and JSON can represent."""
     name = path.resolve().name
-    suffixes = (suffix for suffix in (*ARCHIVE_SUFFIXES, *SUFFIXES) if name.lower().endswith(suffix))
+    suffixes = (suffix for suffix in (*ARCHIVE_SUFFIXES, *_SUFFIXES) if name.lower().endswith(suffix))
     longest = max(suffixes, key=len, default="")
     return name[: len(name) - len(longest)].encode(errors="replace").decode() or "graph"
 
 
-def _read_archive(path: Path, tables: dict[str, Path], how: Split, name: str) -> KnowledgeGraph:
+def _read_archive(path: Path, tables: dict[str, Path], split: Split, name: str) -> KnowledgeGraph:
     with tempfile.TemporaryDirectory(prefix="cascader-") as folder:
         try:
             unpack(path, Path(folder))
-            return _read(replace(find_layout(_inner(Path(folder))), **tables), how, name)
-        except DataError as error:  # who asked knows the archive, not where it was unpacked
+            return _read(replace(_find_layout(_inner(Path(folder))), **tables), split, name)
+        except DataError as error:  # the caller knows the archive, not the temporary folder
             raise DataError(str(error).replace(folder, str(path))) from error
 
 
 def _inner(folder: Path) -> Path:
-    """The folder inside the folders that an archive wraps around its files."""
+    """The innermost of the folders that an archive wraps around its files."""
     inside = [path for path in folder.iterdir() if not path.name.startswith((".", "__MACOSX"))]
     return _inner(inside[0]) if len(inside) == 1 and inside[0].is_dir() else folder
 
 
-def _read(layout: Layout, how: Split, name: str) -> KnowledgeGraph:
-    entities = Index.of_file("entity", layout.entities)
-    relations = Index.of_file("relation", layout.relations)
+@dataclass(frozen=True)
+class _Layout:
+    """The files of a graph: either `triples` or `train`, and whichever of the others exist."""
+
+    train: Path | None = None
+    valid: Path | None = None
+    test: Path | None = None
+    triples: Path | None = None
+    entities: Path | None = None
+    relations: Path | None = None
+
+
+def _find_layout(folder: Path) -> _Layout:
+    """Tell the files of a folder apart by their names; a single file with any other name is the triples."""
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix.lower() in _SUFFIXES)
+    found: dict[str, Path] = {}
+    others: list[Path] = []
+    for path in files:
+        role = next((role for role, names in _ROLES.items() if path.stem.lower() in names), None)
+        if role is None:
+            others.append(path)
+        elif role in found:
+            raise DataError(f"{folder} has both {found[role].name} and {path.name} for {role}. Keep one of them.")
+        else:
+            found[role] = path
+    if "train" not in found and "triples" not in found:
+        found["triples"] = _only(folder, others)
+    elif others:
+        logger.warning("%s: ignored %s.", folder, ", ".join(path.name for path in others))
+    _check_one_split(folder, found)
+    return _Layout(**found)
+
+
+def _check_one_split(folder: Path, found: dict[str, Path]) -> None:
+    for role in ("train", "valid", "test"):
+        if "triples" in found and role in found:
+            raise DataError(
+                f"{folder} has both {found['triples'].name} and {found[role].name}. Rename the first to train to keep "
+                "your own split, or remove the second to have the first one split for you."
+            )
+
+
+def _only(folder: Path, files: list[Path]) -> Path:
+    if len(files) == 1:
+        return files[0]
+    expected = f"Expected train, valid and test, or triples, with one of the suffixes {', '.join(_SUFFIXES)}."
+    if not files:
+        raise DataError(f"{folder} has no file of triples. {expected}")
+    raise DataError(f"{folder}: which of {', '.join(path.name for path in files)} contains the triples? {expected}")
+
+
+def _read(layout: _Layout, split: Split, name: str) -> KnowledgeGraph:
+    entities = _read_index("entity", layout.entities)
+    relations = _read_index("relation", layout.relations)
     statements = {
         role: read_statements(path, entities.texts, relations.texts)
         for role in ("train", "valid", "test", "triples")
         if (path := getattr(layout, role)) is not None
     }
-    return assembled(statements, entities, relations, how, name)
+    return assemble(statements, entities, relations, split, name)
 
 
-def assembled(
-    statements: Mapping[str, Statements], entities: "Index", relations: "Index", how: Split, name: str
-) -> KnowledgeGraph:
-    """The graph of all that was read: statements by role, which are train, valid and test, or triples in one piece."""
-    parts = [_Part(role, stated, entities, relations) for role, stated in statements.items()]
-    _check_no_overlap(parts, len(entities.ids), len(relations.ids))
-    train, valid, test = _three({part.role: part.distinct() for part in parts}, how)
-    return KnowledgeGraph(
-        name,
-        tuple(entities.texts.entity(id_) for id_ in entities.ids),
-        tuple(relations.texts.relation(id_) for id_ in relations.ids),
-        train,
-        valid,
-        test,
-    )
-
-
-class Index:
-    """Numbers and texts for ids: those of a table if there is one, and then no others; else by first appearance."""
-
-    def __init__(self, kind: str, texts: Texts, ids: Sequence[str] = (), table: str | None = None) -> None:
-        self._kind = kind
-        self._table = table  # what errors call it; None: any id is welcome
-        self.texts = texts
-        self.ids = {id_: number for number, id_ in enumerate(ids)}
-
-    @classmethod
-    def of_file(cls, kind: str, path: Path | None) -> "Index":
-        """The ids and texts of a file, if there is one."""
-        texts = Texts()
-        return cls(kind, texts) if path is None else cls(kind, texts, read_text_table(path, texts), str(path))
-
-    def of(self, id_: str, row: int, statements: Statements) -> int:
-        """The number of an id that stands in a row."""
-        if self._table is not None and id_ not in self.ids:
-            raise DataError(
-                f"{statements.where(row)}: {self._kind} {id_!r} is not in {self._table} ({len(self.ids):,} rows). "
-                "Add it there, or drop the triple."
-            )
-        return self.ids.setdefault(id_, len(self.ids))
-
-
-class _Part:
-    """One file's triples as numbers, and where each stands."""
-
-    def __init__(self, role: str, statements: Statements, entities: Index, relations: Index) -> None:
-        self.role = role
-        self.where = statements.where
-        self.triples = frozen_triples(
-            [
-                (
-                    entities.of(head, row, statements),
-                    relations.of(relation, row, statements),
-                    entities.of(tail, row, statements),
-                )
-                for row, (head, relation, tail) in enumerate(statements.triples)
-            ]
-        )
-
-    def distinct(self) -> Triples:
-        """Every triple once, at its first place."""
-        _, first = np.unique(self.triples, axis=0, return_index=True)
-        repeated = len(self.triples) - len(first)
-        if repeated:
-            logger.warning("left out %s triples of %s that stand there twice.", f"{repeated:,}", self.role)
-        return self.triples[np.sort(first)]
-
-
-def _check_no_overlap(parts: list[_Part], entity_count: int, relation_count: int) -> None:
-    for part, later in combinations(parts, 2):
-        keys, later_keys = (triple_keys(p.triples, entity_count, relation_count) for p in (part, later))
-        shared, rows, later_rows = np.intersect1d(keys, later_keys, return_indices=True)
-        if len(shared):
-            first = later_rows.argmin()
-            raise DataError(
-                f"{later.where(later_rows[first])}: this triple of {later.role} stands in {part.role} too, at "
-                f"{part.where(rows[first])} ({len(shared):,} such triples). Remove them from one of the two: "
-                "a model must not be tested on what it was shown."
-            )
-
-
-def _three(parts: dict[str, Triples], how: Split) -> tuple[Triples, Triples, Triples]:
-    """Train, valid and test: the user's own where there are any, the rest held back here."""
-    if "triples" in parts or parts.keys() == {"train"}:
-        return split_triples(parts.get("triples", parts.get("train", _NONE)), how)
-    train, valid, test = (parts.get(role, _NONE) for role in SPLITS)
-    if "valid" not in parts and how.valid:
-        logger.warning("there is no valid file: holding back %g of train for it.", how.valid)
-        train, valid, _ = split_triples(train, replace(how, test=0.0))
-    return train, valid, test
+def _read_index(kind: str, path: Path | None) -> Index:
+    """The ids and texts of a table, or an index open to any id if there is none."""
+    texts = Texts()
+    if path is None:
+        return Index(kind, texts)
+    if path.suffix.lower() in RDF_SUFFIXES:
+        read_rdf(path, texts)
+        ids = list(dict.fromkeys([*texts.names.ids(), *texts.descriptions.ids()]))
+    else:
+        ids = texts.add_table(read_table(path, is_text_header))
+    return Index(kind, texts, ids, table=str(path))

@@ -1,4 +1,4 @@
-"""Hold triples back for valid and test, so that what is tested can be learnt and was never shown."""
+"""Hold out triples for valid and test, without leaking answers and without unseen entities."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from cascader.graph import IntArray, Triples
 
 @dataclass(frozen=True)
 class Split:
-    """How to split a graph that comes in one piece.
+    """How to split a graph that comes without splits: the shares of valid and test, and the seed.
 
     Triples that link the same two entities, in either direction, always stay together: the inverse of a test triple
-    in train would give the answer away. Unless `unseen_entities` is set, every entity and relation of valid and test
-    also occurs in train, and fewer triples than asked for are held back where the graph leaves no choice.
+    in train would leak the answer. Unless `unseen_entities` is set, every entity and relation of valid and test
+    also occurs in train, and fewer triples than requested are held out if the graph leaves no choice.
 
     >>> facts = np.array([(head, 0, tail) for head in range(4) for tail in range(4, 8)], dtype=np.int32)
     >>> [len(part) for part in split_triples(facts, Split(valid=0.25, test=0.125))]
@@ -28,22 +28,22 @@ class Split:
 
     def __post_init__(self) -> None:
         if self.seed < 0:
-            raise DataError(f"seed is {self.seed}, expected a whole number from 0 up.")
+            raise DataError(f"seed is {self.seed}, expected an integer of at least 0.")
         if not (0 <= self.valid < 1 and 0 <= self.test < 1 and self.valid + self.test < 1):
             raise DataError(
-                f"cannot hold back {self.valid:g} for valid and {self.test:g} for test: each must be from 0 up to 1, "
-                "and something must be left for train."
+                f"cannot hold out {self.valid:g} for valid and {self.test:g} for test: each must be "
+                "at least 0, and their sum below 1, so that something is left for train."
             )
 
 
-def split_triples(triples: Triples, how: Split) -> tuple[Triples, Triples, Triples]:
-    """Train, valid and test, each in the order of `triples`."""
-    rng = np.random.default_rng(how.seed)
+def split_triples(triples: Triples, split: Split) -> tuple[Triples, Triples, Triples]:
+    """Split into train, valid and test, each in the order of `triples`."""
+    rng = np.random.default_rng(split.seed)
     pair_of = _pairs(triples)
     by_pair = np.argsort(pair_of, kind="stable")
     ends = np.cumsum(np.bincount(pair_of))
     part = np.zeros(len(triples), dtype=np.int8)  # 0 train, 1 valid, 2 test
-    wanted = [round(how.test * len(triples)), round(how.valid * len(triples))]
+    wanted = [round(split.test * len(triples)), round(split.valid * len(triples))]
     uses = _Uses(triples)
     for pair in rng.permutation(len(ends)):
         rows = by_pair[ends[pair - 1] if pair else 0 : ends[pair]]
@@ -51,9 +51,9 @@ def split_triples(triples: Triples, how: Split) -> tuple[Triples, Triples, Tripl
             if not any(wanted):
                 break
             continue
-        if how.unseen_entities or uses.can_spare(rows):
+        if split.unseen_entities or uses.can_spare(rows):
             uses.spare(rows)
-            target = 0 if wanted[0] >= wanted[1] else 1  # the larger rest first, so that both fill evenly
+            target = 0 if wanted[0] >= wanted[1] else 1  # whichever lacks more, so that both fill evenly
             wanted[target] -= len(rows)
             part[rows] = 2 - target
     train, valid, test = (triples[part == value] for value in range(3))
@@ -61,7 +61,7 @@ def split_triples(triples: Triples, how: Split) -> tuple[Triples, Triples, Tripl
 
 
 class _Uses:
-    """How many triples left in train use each entity and each relation."""
+    """How many of the triples left in train use each entity and each relation."""
 
     def __init__(self, triples: Triples) -> None:
         self._triples = triples
@@ -69,7 +69,7 @@ class _Uses:
         self._relations = np.bincount(triples[:, 1]).tolist()
 
     def can_spare(self, rows: IntArray) -> bool:
-        """Whether every entity and relation of these triples stands in some other triple too."""
+        """Whether every entity and relation of these triples also occurs in other triples of train."""
         self.spare(rows)
         enough = all(
             self._entities[head] > 0 and self._entities[tail] > 0 and self._relations[relation] > 0

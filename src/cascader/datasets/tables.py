@@ -1,4 +1,4 @@
-"""Rows of text from TSV, CSV and Parquet, each with the place it came from."""
+"""Rows of text from TSV, CSV and Parquet, each with the line it was read from."""
 
 import csv
 import logging
@@ -13,11 +13,11 @@ from cascader.storage import read_parquet
 
 logger = logging.getLogger(__name__)
 
-#: A longer text is a mistake (a quote that never closes) and of no use to a model. It is csv's own limit, too.
+#: A longer text is a mistake, such as a quote that is never closed. It is also the limit of the csv module.
 MAX_TEXT_CHARACTERS = 131_072
 _MAX_LINE_BYTES = 16 * MAX_TEXT_CHARACTERS
 
-#: Whether a row, in lower case, names columns.
+#: Whether the first row, in lower case, is a header.
 IsHeader = Callable[[tuple[str, ...]], bool]
 
 TABLE_SUFFIXES = (".tsv", ".txt", ".csv", ".parquet")
@@ -25,28 +25,28 @@ TABLE_SUFFIXES = (".tsv", ".txt", ".csv", ".parquet")
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of equal width; `header` holds lower-case column names where the file names its columns."""
+    """Rows of equal width; `header` has the column names in lower case, or is None if the file has no header."""
 
     label: str
     header: tuple[str, ...] | None
     rows: list[list[str]]
-    lines: list[int]  # where each row starts
+    lines: list[int]  # the line where each row starts
     width: int
-    mark: str = ":"  # between the file and the place
+    mark: str = ":"  # between the label and the line number
 
     def where(self, row: int) -> str:
-        """The place of a row, as an error should name it."""
+        """The location of a row, for an error message."""
         return f"{self.label}{self.mark}{self.lines[row]}"
 
     def column(self, names: Sequence[str]) -> int | None:
-        """The place of the first column that goes by one of these names."""
+        """The position of the column with the first of these names that the header has."""
         if self.header is None:
             return None
         return next((self.header.index(name) for name in names if name in self.header), None)
 
 
 def read_table(path: Path, is_header: IsHeader) -> Table:
-    """Read a table by its file's suffix; `is_header` tells a first row of column names."""
+    """Read a table in the format of its suffix; `is_header` recognizes a first row of column names."""
     if path.suffix.lower() == ".parquet":
         return _read_parquet_table(path)
     try:
@@ -61,7 +61,7 @@ def _read_parquet_table(path: Path) -> Table:
 
 
 def table_of_columns(label: str, columns: Mapping[str, Sequence[Any]]) -> Table:
-    """A table whose columns have names; those that hold neither texts nor whole numbers are passed over."""
+    """A table from named columns; those with anything but texts and integers are ignored."""
     texts: dict[str, list[str]] = {}
     for name, values in columns.items():
         other = next((value for value in values if not isinstance(value, str | bytes | int | None)), None)
@@ -69,7 +69,7 @@ def table_of_columns(label: str, columns: Mapping[str, Sequence[Any]]) -> Table:
             cells = [_cell_text(f"{label}, row {row}", value) for row, value in enumerate(values, start=1)]
             texts[_column_name(name)] = cells
         else:
-            logger.warning("%s: passed over column %s, which holds no texts (%r).", label, name, other)
+            logger.warning("%s: ignored column %s, which is not text (%r).", label, name, other)
     rows = [list(row) for row in zip(*texts.values(), strict=True)]
     if not rows:
         raise DataError(f"{label} has no rows of text, expected at least one.")
@@ -88,12 +88,12 @@ def _cell_text(where: str, value: str | bytes | int | None) -> str:
 
 
 def _column_name(name: str) -> str:
-    """How a column is looked up: "Head Entity" is head_entity."""
+    """The normalized name of a column: "Head Entity" becomes head_entity."""
     return "_".join(name.strip().lower().replace("-", " ").split())
 
 
 def parse_table(stream: IO[bytes], label: str, is_header: IsHeader) -> Table:
-    """Read delimited text: tabs, or for .csv commas or semicolons; UTF-8; fields may be quoted."""
+    """Read UTF-8 text delimited by tabs, or by commas or semicolons for .csv; fields may be quoted."""
     lines = list(_decoded_lines(stream, label))
     if not lines:
         raise DataError(f"{label} is empty, expected rows of text.")
@@ -102,7 +102,7 @@ def parse_table(stream: IO[bytes], label: str, is_header: IsHeader) -> Table:
 
 
 def _decoded_lines(stream: IO[bytes], label: str) -> Iterator[str]:
-    """Decode line by line, so that an error can name the line."""
+    """Decode line by line, so that errors can name the line."""
     for number, raw in enumerate(iter(lambda: stream.readline(_MAX_LINE_BYTES), b""), start=1):
         where = f"{label}:{number}"
         if number == 1:
@@ -127,7 +127,7 @@ def _check_not_utf16(raw: bytes, label: str) -> None:
 
 
 def _parse_csv(lines: list[str], label: str) -> tuple[list[list[str]], list[int]]:
-    """Commas, or what spreadsheets put in their place: the first that gives rows of equal width and several columns."""
+    """Try commas, semicolons and tabs until one yields rows of equal width with several columns."""
     problem: DataError | None = None
     for delimiter in sorted(",;\t", key=lambda d: -lines[0].count(d)):
         try:
@@ -142,10 +142,10 @@ def _parse_csv(lines: list[str], label: str) -> tuple[list[list[str]], list[int]
 
 
 def _parse_tabs(lines: list[str], label: str) -> tuple[list[list[str]], list[int]]:
-    """Quoted fields where the quotes add up; elsewhere a quote is a character like any other.
+    """Read quoted fields if the quotes are balanced; otherwise treat quotes as ordinary characters.
 
-    Spreadsheets quote a field and double the quotes in it, plain TSV writes 5" disk: a strict parser tells them apart.
-    Two stray quotes may still look like one field of many lines. But the lines of a real one are no rows by themselves.
+    Spreadsheets quote a field and double the quotes in it, while plain TSV writes 5" disk: a strict parser tells them
+    apart. Two stray quotes may still look like one field of several lines, but then those lines are rows themselves.
     """
     if not any(line.startswith('"') or '\t"' in line for line in lines):
         return _parse(lines, label, "\t", csv.QUOTE_NONE)
@@ -166,7 +166,7 @@ def _parse_tabs(lines: list[str], label: str) -> tuple[list[list[str]], list[int
 def _parse(
     lines: Iterable[str], label: str, delimiter: str, quoting: Literal[0, 3]
 ) -> tuple[list[list[str]], list[int]]:
-    """Rows of equal width, and the line that each starts at; csv itself refuses texts that are too long."""
+    """Rows of equal width, and the line where each starts; csv itself refuses texts that are too long."""
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     rows: list[list[str]] = []
     starts: list[int] = []
@@ -193,16 +193,16 @@ def _csv_message(where: str, problem: str) -> str:
     if "field limit" in problem:
         return _too_long(where)
     if "new-line" in problem:
-        return f"{where}: found a bare carriage return. Save the file with Unix or Windows line ends."
-    return f"{where}: {problem}. A field that starts with a quote must end with one; write a quote inside it twice."
+        return f"{where}: found a bare carriage return. Save the file with Unix or Windows line endings."
+    return f"{where}: {problem}. A field that starts with a quote must end with one; double any quotes inside it."
 
 
 def check_text(where: str, text: str) -> None:
-    """Refuse what no text of a graph can be."""
+    """Refuse texts that are too long or contain a NUL byte."""
     if len(text) > MAX_TEXT_CHARACTERS:
         raise DataError(_too_long(where, len(text)))
     if "\0" in text:
-        raise DataError(f"{where}: found a NUL byte, expected text. Take it out.")
+        raise DataError(f"{where}: found a NUL byte, expected text. Remove it.")
 
 
 def _too_long(where: str, length: int | None = None) -> str:
@@ -221,7 +221,7 @@ def _with_header(label: str, rows: list[list[str]], starts: list[int], is_header
     if twice:
         raise DataError(f"{label}:{starts[0]}: the header has two columns called {twice[0]!r}. Rename one of them.")
     if len(rows) == 1:
-        raise DataError(f"{label} has a header and no rows below it. Expected at least one.")
+        raise DataError(f"{label} has a header but no rows, expected at least one.")
     return Table(label, names, rows[1:], starts[1:], len(names))
 
 
@@ -230,5 +230,5 @@ def write_rows(stream: TextIO, rows: Iterable[Sequence[str]], delimiter: str) ->
     plain = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
     quoted = csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in rows:
-        # Python 3.11's csv leaves a bare carriage return unquoted, and no reader takes that back.
+        # The csv module of Python 3.11 leaves a bare carriage return unquoted, and then cannot read it back.
         (quoted if any("\r" in text for text in row) else plain).writerow(row)

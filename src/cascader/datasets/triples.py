@@ -1,37 +1,48 @@
-"""The triples of a file, by id, each with the place it was found at."""
+"""Triples by id, each with the place it was read from, and the graph that they make."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
+
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
+from cascader.datasets.splits import Split, split_triples
 from cascader.datasets.tables import Table, read_table
 from cascader.datasets.texts import Texts
 from cascader.errors import DataError
+from cascader.graph import SPLITS, KnowledgeGraph, Triples
+from cascader.graph.arrays import frozen_triples, triple_keys
+
+logger = logging.getLogger(__name__)
+
+_NO_TRIPLES = frozen_triples([])
 
 #: The names that people give to the columns of a triple (KGX, PyKEEN, Neo4j and spreadsheets among them).
 _HEAD = ("head", "h", "subject", "s", "source", "from", "start", "head_entity", "subject_id", "head_id", "start_id")
 _RELATION = ("relation", "r", "predicate", "p", "relationship", "edge", "edge_label", "label", "type", "relation_id")
 _TAIL = ("tail", "t", "object", "o", "target", "to", "end", "tail_entity", "object_id", "tail_id", "end_id")
 _ROLES = {"head": _HEAD, "relation": _RELATION, "tail": _TAIL}
-#: Two of these make a first row a header even if the third column goes by another name; one alone may be an entity.
+#: Two of these make the first row a header even if the third column has another name; one alone may be an entity.
 _UNMISTAKABLE = {"head", "tail", "relation", "subject", "predicate", "object"}
 
 
 @dataclass(frozen=True)
 class Statements:
-    """Triples of ids in the order of their file."""
+    """Triples of ids in the order of their file; `where` locates row i for an error message."""
 
     triples: list[tuple[str, str, str]]
     where: Callable[[int], str]
 
 
 def read_statements(path: Path, *texts: Texts) -> Statements:
-    """Read the triples of a file, whatever its format; an RDF file's labels go into each of `texts`."""
+    """Read the triples of a file in any supported format; the labels of an RDF file are added to each of `texts`."""
     if path.suffix.lower() in RDF_SUFFIXES:
         links = read_rdf(path, *texts)
         if not links:
-            raise DataError(f"{path} holds no triples that link two entities. Expected at least one.")
+            raise DataError(f"{path} has no triples that link two entities, expected at least one.")
         return Statements(links, lambda row: f"{path}, link {row + 1}")
     return statements_of(read_table(path, _is_header))
 
@@ -42,7 +53,7 @@ def _is_header(names: tuple[str, ...]) -> bool:
 
 
 def statements_of(table: Table) -> Statements:
-    """Take the three columns of a triple from a table, by name if it has a header, by order if not."""
+    """The triples of a table: columns are found by name if it has a header, otherwise by order."""
     columns = _columns(table)
     triples = []
     for row, fields in enumerate(table.rows):
@@ -50,7 +61,7 @@ def statements_of(table: Table) -> Statements:
         if not (head and relation and tail):
             raise DataError(
                 f"{table.where(row)}: found an empty field in ({head!r}, {relation!r}, {tail!r}). "
-                "A triple needs a head, a relation and a tail: fill it in or drop the row."
+                "A triple needs a head, a relation and a tail: fill in the field or delete the row."
             )
         triples.append((head, relation, tail))
     return Statements(triples, table.where)
@@ -62,7 +73,7 @@ def _columns(table: Table) -> tuple[int, int, int]:
             raise DataError(
                 f"{table.where(0)}: found {table.width} column{'' if table.width == 1 else 's'}, expected 3: head, "
                 f"relation, tail. The row is {_shown(table.rows[0])}. Separate columns with tabs (.tsv, .txt) or "
-                "commas (.csv), and give a table with more columns a header."
+                "commas (.csv), and add a header to a table with more columns."
             )
         return 0, 1, 2
     found = {role: table.column(names) for role, names in _ROLES.items()}
@@ -79,3 +90,89 @@ def _columns(table: Table) -> tuple[int, int, int]:
 def _shown(fields: list[str]) -> str:
     text = " | ".join(fields)
     return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def assemble(
+    statements: Mapping[str, Statements], entities: "Index", relations: "Index", split: Split, name: str
+) -> KnowledgeGraph:
+    """Build the graph from statements by role: train, valid and test, or `triples` that are yet to be split."""
+    parts = [_Part(role, stated, entities, relations) for role, stated in statements.items()]
+    _check_no_overlap(parts, len(entities.ids), len(relations.ids))
+    train, valid, test = _three_splits({part.role: part.distinct() for part in parts}, split)
+    return KnowledgeGraph(
+        name,
+        tuple(entities.texts.entity(id_) for id_ in entities.ids),
+        tuple(relations.texts.relation(id_) for id_ in relations.ids),
+        train,
+        valid,
+        test,
+    )
+
+
+class Index:
+    """Ids with their numbers and texts: those of a table, which then must list them all, or by first appearance."""
+
+    def __init__(self, kind: str, texts: Texts, ids: Sequence[str] = (), table: str | None = None) -> None:
+        self._kind = kind
+        self._table = table  # its name in errors; None if any id is allowed
+        self.texts = texts
+        self.ids = {id_: number for number, id_ in enumerate(ids)}
+
+    def of(self, id_: str, row: int, statements: Statements) -> int:
+        """The number of the id found in a row of `statements`."""
+        if self._table is not None and id_ not in self.ids:
+            raise DataError(
+                f"{statements.where(row)}: {self._kind} {id_!r} is not in {self._table} ({len(self.ids):,} rows). "
+                "Add it there, or delete the triple."
+            )
+        return self.ids.setdefault(id_, len(self.ids))
+
+
+class _Part:
+    """The triples of one file as numbers, and where each was read."""
+
+    def __init__(self, role: str, statements: Statements, entities: Index, relations: Index) -> None:
+        self.role = role
+        self.where = statements.where
+        self.triples = frozen_triples(
+            [
+                (
+                    entities.of(head, row, statements),
+                    relations.of(relation, row, statements),
+                    entities.of(tail, row, statements),
+                )
+                for row, (head, relation, tail) in enumerate(statements.triples)
+            ]
+        )
+
+    def distinct(self) -> Triples:
+        """Every triple once, in order of first appearance."""
+        _, first = np.unique(self.triples, axis=0, return_index=True)
+        repeated = len(self.triples) - len(first)
+        if repeated:
+            logger.warning("dropped %s duplicate triples of %s.", f"{repeated:,}", self.role)
+        return self.triples[np.sort(first)]
+
+
+def _check_no_overlap(parts: list[_Part], entity_count: int, relation_count: int) -> None:
+    for part, later in combinations(parts, 2):
+        keys, later_keys = (triple_keys(p.triples, entity_count, relation_count) for p in (part, later))
+        shared, rows, later_rows = np.intersect1d(keys, later_keys, return_indices=True)
+        if len(shared):
+            first = later_rows.argmin()
+            raise DataError(
+                f"{later.where(later_rows[first])}: this triple of {later.role} is also in {part.role}, at "
+                f"{part.where(rows[first])} ({len(shared):,} such triples). Remove them from one of the two: "
+                "a model must not be tested on triples it was trained on."
+            )
+
+
+def _three_splits(parts: dict[str, Triples], split: Split) -> tuple[Triples, Triples, Triples]:
+    """Train, valid and test as given; what is missing is held out as `split` says."""
+    if "triples" in parts or parts.keys() == {"train"}:
+        return split_triples(parts.get("triples", parts.get("train", _NO_TRIPLES)), split)
+    train, valid, test = (parts.get(role, _NO_TRIPLES) for role in SPLITS)
+    if "valid" not in parts and split.valid:
+        logger.warning("there is no valid file: holding out %g of train for it.", split.valid)
+        train, valid, _ = split_triples(train, replace(split, test=0.0))
+    return train, valid, test

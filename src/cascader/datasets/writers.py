@@ -1,6 +1,6 @@
-"""Write a graph as a folder that `read_graph` reads back unchanged.
+"""Save a graph as a folder that `load_graph` reads back unchanged.
 
-An empty split has no file: to keep it empty, read with `Split(valid=0, test=0)`.
+An empty split has no file; to keep it empty, load with `Split(valid=0, test=0)`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,14 +21,14 @@ _ENTITY = ("id", "name", "description", "type")
 _RELATION = ("id", "name")
 
 
-def write_graph(kg: KnowledgeGraph, folder: str | Path, to: Format = "tsv") -> Path:
-    """Write train, valid, test, entities and relations into a new folder, all of it or nothing.
+def save_graph(kg: KnowledgeGraph, folder: str | Path, format: Format = "tsv") -> Path:
+    """Save train, valid, test, entities and relations to a new folder, which appears only when it is complete.
 
     >>> import tempfile
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain")])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     written = write_graph(kg, f"{folder}/drugs", "csv")
-    ...     sorted(path.name for path in written.iterdir())
+    ...     saved = save_graph(kg, f"{folder}/drugs", "csv")
+    ...     sorted(path.name for path in saved.iterdir())
     ['entities.csv', 'relations.csv', 'train.csv']
     """
     write = {
@@ -38,10 +38,10 @@ def write_graph(kg: KnowledgeGraph, folder: str | Path, to: Format = "tsv") -> P
         "ntriples": _write_nt,
         "turtle": _write_ttl,
     }
-    if to not in write:
-        raise DataError(f"cannot write {to!r}. Choose one of: {', '.join(FORMATS)}.")
+    if format not in write:
+        raise DataError(f"there is no format {format!r}. Choose one of: {', '.join(FORMATS)}.")
     with atomic_folder(Path(folder)) as temporary:
-        write[to](kg, temporary)
+        write[format](kg, temporary)
     return Path(folder)
 
 

@@ -1,4 +1,4 @@
-"""The graph, the questions asked of it, and the answers it already knows."""
+"""The graph, the queries asked of it, and the answers it already knows."""
 
 from cascader.graph.arrays import Array, BoolArray, FloatArray, IntArray, Triples
 from cascader.graph.candidates import Candidates

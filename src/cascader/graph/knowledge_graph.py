@@ -1,4 +1,4 @@
-"""The graph: entities and relations with their texts, and the triples of three splits."""
+"""The graph: entities and relations with their texts, and the triples of its three splits."""
 
 import hashlib
 from collections import Counter
@@ -12,6 +12,7 @@ import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph.arrays import IntArray, Triples, frozen_triples, triple_keys
+from cascader.graph.html import html_table
 from cascader.graph.known import KnownAnswers
 from cascader.graph.names import NameIndex
 from cascader.graph.queries import Queries, Side
@@ -21,7 +22,7 @@ SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
 
 
 class Entity(NamedTuple):
-    """A node: its id never changes, its texts are what the language models read.
+    """A node of the graph; language models read its name, description and type.
 
     >>> Entity("Q18216", "aspirin", "a medication against pain").name
     'aspirin'
@@ -34,7 +35,7 @@ class Entity(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A kind of edge.
+    """A kind of edge, with the name that language models read.
 
     >>> Relation("P2175", "medical condition treated").id
     'P2175'
@@ -46,7 +47,7 @@ class Relation(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KnowledgeGraph:
-    """Entities, relations and their triples in train, valid and test; it never changes.
+    """Entities, relations, and triples in train, valid and test; immutable.
 
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "headache"), ("aspirin", "treats", "fever")])
     >>> kg.entity_index("Aspirin")
@@ -81,7 +82,7 @@ class KnowledgeGraph:
         test: Iterable[tuple[str, str, str]] = (),
         name: str = "graph",
     ) -> "KnowledgeGraph":
-        """Build a graph from triples of names, which become the ids; indices go by first appearance."""
+        """Build a graph from triples of names, which become the ids, indexed in order of first appearance."""
         entities: dict[str, int] = {}
         relations: dict[str, int] = {}
 
@@ -103,6 +104,11 @@ class KnowledgeGraph:
         relations = f"{len(self.relations):,} relation{'' if len(self.relations) == 1 else 's'}"
         triples = "/".join(f"{len(self.split(split)):,}" for split in SPLITS)
         return f"KnowledgeGraph({self.name!r}, {len(self.entities):,} entities, {relations}, {triples} triples)"
+
+    def _repr_html_(self) -> str:
+        counts = [len(self.entities), len(self.relations), *(len(self.split(split)) for split in SPLITS)]
+        rows = [[self.name, *(f"{count:,}" for count in counts)]]
+        return html_table(["graph", "entities", "relations", *SPLITS], rows)
 
     def split(self, split: SplitName) -> Triples:
         """The triples of one split; shape (triples, 3)."""
@@ -130,6 +136,18 @@ class KnowledgeGraph:
         """What `known` has indexed so far: a graph never changes."""
         return {}
 
+    def known_before(self, split: SplitName) -> KnownAnswers:
+        """The true answers that may be used when `split` is asked: those of the splits before it.
+
+        That is train for valid, train and valid for test, and nothing for train.
+
+        >>> kg = KnowledgeGraph.from_triples([("a", "r", "b")], valid=[("a", "r", "c")], test=[("a", "r", "d")])
+        >>> [kg.known_before(split).of(kg.query("a", "r"))[0].tolist() for split in ("train", "valid", "test")]
+        [[], [1], [1, 2]]
+        """
+        self.split(split)  # an unknown name is an error
+        return self.known(SPLITS[: SPLITS.index(split)])
+
     def entity_index(self, text: str) -> int:
         """The index of the entity with this id or name."""
         return self._entity_names.index(text)
@@ -139,7 +157,7 @@ class KnowledgeGraph:
         return self._relation_names.index(text)
 
     def closest_entities(self, text: str, limit: int = 5) -> list[int]:
-        """The entities whose names look most like `text`, best first."""
+        """The entities whose names are most similar to `text`, best first."""
         return self._entity_names.closest(text, limit)
 
     def query(self, anchor: str, relation: str, side: Side = "tail") -> Queries:
@@ -154,16 +172,16 @@ class KnowledgeGraph:
         )
 
     def degrees(self, splits: Sequence[SplitName] = ("train",)) -> IntArray:
-        """In how many triples of `splits` each entity stands; shape (entities,)."""
+        """The number of triples of `splits` that each entity appears in; shape (entities,)."""
         return np.bincount(self.triples(splits)[:, [0, 2]].ravel(), minlength=len(self.entities))
 
     @cached_property
     def data_hash(self) -> str:
-        """The sha256 of all that the graph holds: two graphs with one hash are the same graph."""
+        """The sha256 of everything but the name: graphs with the same hash have the same texts and triples."""
         digest = hashlib.sha256()
 
         def add(content: bytes) -> None:
-            # Each part behind its length: without, two graphs could run together into the same bytes.
+            # Each part is preceded by its length; otherwise two different graphs could yield the same bytes.
             digest.update(len(content).to_bytes(8, "little"))
             digest.update(content)
 
@@ -199,9 +217,9 @@ class KnowledgeGraph:
             if len(shared):
                 head, relation, tail = self.split(later)[shared[0]]
                 raise DataError(
-                    f"{len(shared):,} triples of {later} also stand in {split}, the first: "
+                    f"{len(shared):,} triples of {later} are also in {split}, the first: "
                     f"{self.entities[head].id} {self.relations[relation].id} {self.entities[tail].id}. "
-                    "Remove them from one of the two: a model must not be tested on what it was shown."
+                    "Remove them from one of the two: a model must not be tested on triples it was trained on."
                 )
 
 

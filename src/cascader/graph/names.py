@@ -1,4 +1,4 @@
-"""Names resolve the way people type them."""
+"""Look up entities and relations by the names that people type."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _SIMILAR_ENOUGH = 60  # of 100: below this, a suggestion is noise
 
 
 class NameIndex:
-    """Finds a thing by exact id, exact name, or unique name in any case and spacing.
+    """Finds an index by exact id, by exact name, or by a name that is unique up to case and spacing.
 
     >>> names = NameIndex("entity", ids=["Q1", "Q2"], names=["Ludwig van Beethoven", "Paris"])
     >>> names.index("Q2"), names.index("Paris"), names.index("  ludwig  VAN beethoven")
@@ -30,7 +30,7 @@ class NameIndex:
                 self._by_folded.setdefault(folded, []).append(i)
 
     def index(self, text: str) -> int:
-        """The index of what `text` names."""
+        """The index of the one item with this id or name."""
         if text in self._by_id:
             return self._by_id[text]
         found = self._by_name.get(text) or self._by_folded.get(fold(text), [])
@@ -39,7 +39,7 @@ class NameIndex:
         raise self._ambiguous(text, found) if found else self._unknown(text)
 
     def closest(self, text: str, limit: int = _SHOWN) -> list[int]:
-        """The indices whose names look most like `text`, best first."""
+        """The indices whose names are most similar to `text`, best first."""
         from rapidfuzz import fuzz, process
 
         matches = process.extract(
@@ -58,7 +58,7 @@ class NameIndex:
 
     def _unknown(self, text: str) -> UnknownNameError:
         closest = self.closest(text)
-        advice = f"Closest: {self._listed(closest)}." if closest else "Nothing looks like it."
+        advice = f"Closest: {self._listed(closest)}." if closest else "No name is similar."
         return UnknownNameError(
             f"no {self._kind} is called {text!r} (of {len(self._ids):,} {_plural(self._kind)}). {advice}",
             [self._ids[i] for i in closest],
@@ -72,7 +72,7 @@ class NameIndex:
 
 
 def fold(text: str) -> str:
-    """The form in which case, spacing, underscores and Unicode variants do not matter."""
+    """Normalize `text` so that case, spacing, underscores and Unicode variants do not matter."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().replace("_", " ").split())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cascader.cascade import Cascade
-from cascader.datasets import Frame, Split, read_graph, triples_of, write_graph
+from cascader.datasets import Frame, Split, load_graph, save_graph, triples_of
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side
 from cascader.models.embeddings.embedding import Embedding, load_embedding
@@ -214,9 +214,9 @@ def _untuned(scorers: Mapping[str, Scorer]) -> Cascade:
 def keep_graph(folder: Path, kg: KnowledgeGraph) -> None:
     """Put the graph into the run's folder before anything long starts; one that is there must be the same."""
     if not (folder / "graph").exists():
-        write_graph(kg, folder / "graph", "parquet")
+        save_graph(kg, folder / "graph", "parquet")
         return
-    found = read_graph(folder / "graph", split=_AS_IT_WAS).data_hash
+    found = load_graph(folder / "graph", split=_AS_IT_WAS).data_hash
     if found != kg.data_hash:
         raise DataError(
             f"{folder} is the run of another graph (sha256 {found[:12]}, this one has {kg.data_hash[:12]}). "
@@ -273,7 +273,7 @@ def load_scorer(folder: Path, tier: str, model_hash: str) -> Scorer:
             f"tier {tier!r} of {folder} has been trained again since (sha256 {found[:12]}, expected "
             f"{model_hash[:12]}). Load the run again."
         )
-    return load_tier(folder, tier, read_graph(folder / "graph", split=_AS_IT_WAS))
+    return load_tier(folder, tier, load_graph(folder / "graph", split=_AS_IT_WAS))
 
 
 def finish_run(folder: Path, kg: KnowledgeGraph, preset: str) -> None:
@@ -333,7 +333,7 @@ def load_run(folder: str | Path) -> Run:
     unknown = [tier for tier in about["tiers"] if tier not in TIERS]
     if unknown:
         raise DataError(f"{folder} has a tier {unknown[0]!r}, which this version does not know. Update cascader.")
-    kg = read_graph(folder / "graph", split=_AS_IT_WAS, name=str(about["dataset"]))
+    kg = load_graph(folder / "graph", split=_AS_IT_WAS, name=str(about["dataset"]))
     if kg.data_hash != about["data_hash"]:
         raise DataError(f"the graph in {folder} is not the one this run was made with. Fit again.")
     return Run(folder, kg, {tier: load_tier(folder, tier, kg) for tier in about["tiers"]}, about)

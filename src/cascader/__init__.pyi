@@ -1,0 +1,57 @@
+# The public names, each once: type checkers read this file, and lazy_loader loads the names on first use.
+
+from .cascade import Alpha as Alpha
+from .cascade import Cascade as Cascade
+from .cascade import Fusion as Fusion
+from .cascade.pruners import BudgetedTopK as BudgetedTopK
+from .cascade.pruners import ConformalTopK as ConformalTopK
+from .cascade.pruners import DynamicTopK as DynamicTopK
+from .cascade.pruners import StaticTopK as StaticTopK
+from .cascade.pruners import TopK as TopK
+from .datasets import Split as Split
+from .datasets import graph_from_frames as graph_from_frames
+from .datasets import load_graph as load_graph
+from .datasets import save_graph as save_graph
+from .datasets import to_frame as to_frame
+from .errors import CascaderError as CascaderError
+from .errors import DataError as DataError
+from .errors import EngineError as EngineError
+from .errors import MissingExtraError as MissingExtraError
+from .errors import NotFittedError as NotFittedError
+from .errors import SettingsError as SettingsError
+from .errors import StorageError as StorageError
+from .errors import TrainingError as TrainingError
+from .errors import UnknownNameError as UnknownNameError
+from .evaluation import Comparison as Comparison
+from .evaluation import Evaluation as Evaluation
+from .evaluation import Metrics as Metrics
+from .evaluation import compare as compare
+from .evaluation import evaluate as evaluate
+from .graph import Candidates as Candidates
+from .graph import Entity as Entity
+from .graph import KnowledgeGraph as KnowledgeGraph
+from .graph import KnownAnswers as KnownAnswers
+from .graph import Queries as Queries
+from .graph import Relation as Relation
+from .graph import Side as Side
+from .models import Frequency as Frequency
+from .models.embeddings import RESCAL as RESCAL
+from .models.embeddings import ComplEx as ComplEx
+from .models.embeddings import RotatE as RotatE
+from .models.embeddings import TransE as TransE
+from .models.embeddings.external import PyKEENScorer as PyKEENScorer
+from .models.embeddings.external import read_embedding as read_embedding
+from .models.text import CrossEncoder as CrossEncoder
+from .models.text import DualEncoder as DualEncoder
+from .runs import Prediction as Prediction
+from .runs import Run as Run
+from .runs import Verdict as Verdict
+from .runs import load_run as load_run
+from .runs import save_run as save_run
+from .scoring.engines import LocalEngine as LocalEngine
+from .scoring.scorer import Scorer as Scorer
+from .tuning import Budget as Budget
+from .tuning import tune as tune
+from .tuning import tune_alpha as tune_alpha
+
+__version__: str
