@@ -1,8 +1,9 @@
-"""Every result that is kept can be recomputed from its ranks, and says which graph it was made on."""
+"""Every saved result can be recomputed from its ranks, and says which graph it was made on."""
 
 import json
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,15 @@ RESULTS = Path(__file__).parents[1] / "results"
 EARLIER = re.compile(r"(\.\d{4}) in\s+`([0-9a-f]+:results/[^`]+\.json)`")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def load():
+    """Loads each evaluation once for all tests of this module."""
+    with pytest.MonkeyPatch.context() as patch:
+        loaded = cache(Evaluation.load)
+        patch.setattr(Evaluation, "load", loaded)
+        yield loaded
+
+
 def test_the_table_in_the_docs_is_the_one_that_the_results_give():
     assert results_table(RESULTS) in (RESULTS.parent / "docs" / "results.md").read_text(encoding="utf-8")
 
@@ -25,8 +35,8 @@ def prose():
     return re.sub(r"```.*?```|^\|.*?$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def test_every_figure_between_the_tables_is_one_of_a_kept_result():
-    kept = {f"{Evaluation.load(path).mrr:.4f}"[1:] for path in RESULTS.glob("*/*.json")}
+def test_every_figure_between_the_tables_is_one_of_a_kept_result(load):
+    kept = {f"{load(path).mrr:.4f}"[1:] for path in RESULTS.glob("*/*.json")}
     named = re.findall(r"(?<!\d)\.\d{4}", EARLIER.sub("", prose()))
     assert named
     assert set(named) <= kept
@@ -41,8 +51,8 @@ def test_a_figure_of_an_earlier_result_stands_in_the_history(figure, place):
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_kept_result_follows_from_its_ranks(path):
-    evaluation = Evaluation.load(path)
+def test_a_kept_result_follows_from_its_ranks(load, path):
+    evaluation = load(path)
     assert evaluation.dataset == path.parent.name
     assert evaluation.name == path.stem
     counts = CATALOG[evaluation.dataset].counts

@@ -1,11 +1,12 @@
 import json
+import re
 import tracemalloc
 
 import numpy as np
 import pytest
 
 from cascader.errors import DataError, StorageError
-from cascader.evaluation import Evaluation, Metrics, compare, evaluate
+from cascader.evaluation import METRICS, Evaluation, Metrics, compare, evaluate
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models import Frequency
 from cascader.storage import read_parquet, write_parquet
@@ -172,14 +173,14 @@ class TestFiles:
         path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
         saved = json.loads(path.read_text())
         path.write_text(json.dumps({**saved, "mrr": 0.99}))
-        with pytest.raises(DataError, match=r"says mrr 0.99, but its ranks give 0\.\d+"):
+        with pytest.raises(DataError, match=r"has mrr 0.99, but its ranks give 0\.\d+"):
             Evaluation.load(path)
 
     @pytest.mark.parametrize(
         ("content", "message"),
         [
             ("{", "is not JSON"),
-            ("[]", "holds a JSON list, expected an object"),
+            ("[]", "contains a JSON list, expected an object"),
             ('{"format": 99}', "has format 99, expected 1"),
         ],
     )
@@ -193,11 +194,11 @@ class TestFiles:
         [
             ({"dataset": None}, "has dataset None"),
             ({"slices": []}, r"has slices \[\]"),
-            ({"slices": {"side": 3}}, "has slices by side that are no table"),
-            ({"slices": {"side": {"head": {"mrr": "x"}}}}, "lacks figures for side head"),
+            ({"slices": {"side": 3}}, r"has slices \{'side': 3\}"),
+            ({"slices": {"side": {"head": {"mrr": "x"}}}}, "has no metrics for side head"),
             ({"slices": {}}, "has other slices by side than its ranks give"),
-            ({"mrr": "x"}, "lacks figures for the whole"),
-            ({"raw": None}, "lacks figures for raw"),
+            ({"mrr": "x"}, "has no metrics for all queries"),
+            ({"raw": None}, "has no metrics for raw"),
             ({"seed": "x"}, "has seed 'x'"),
             ({"seed": -1}, "seed -1"),
             ({"split": "dev"}, "has split 'dev'"),
@@ -209,12 +210,21 @@ class TestFiles:
         with pytest.raises(DataError, match=message):
             Evaluation.load(path)
 
+    def test_a_result_from_before_a_metric_was_added_is_loaded_with_it(self, toy, tmp_path, monkeypatch):
+        path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
+        monkeypatch.setitem(METRICS, "hits@2", lambda ranks: (ranks <= 2).astype(float))
+        loaded = Evaluation.load(path)
+        expected = (loaded.ranks.filtered.mean <= 2).mean()
+        assert loaded.metrics["hits@2"] == loaded.as_dict()["hits@2"] == expected
+        assert "hits@2" in loaded.slices["side"]["head"].values
+        assert "hits@2" not in loaded.slices["gold_degree"].popitem()[1].values  # needs the graph
+
     def test_a_changed_slice_is_refused(self, toy, tmp_path):
         path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
         saved = json.loads(path.read_text())
         saved["slices"]["side"]["head"]["mrr"] = 0.99
         path.write_text(json.dumps(saved))
-        with pytest.raises(DataError, match="says side head mrr 0.99, but its ranks give"):
+        with pytest.raises(DataError, match="has side head mrr 0.99, but its ranks give"):
             Evaluation.load(path)
 
     @pytest.mark.parametrize("change", [{"rank": 1.0}, {"rank": "1"}, {"optimistic_rank": 0.5}, {"head": 7}])
@@ -227,7 +237,7 @@ class TestFiles:
             Evaluation.load(path)
 
     def test_a_name_with_slashes_writes_nowhere(self, toy, tmp_path):
-        with pytest.raises(DataError, match="is no file name"):
+        with pytest.raises(DataError, match="is not a file name"):
             evaluate(Frequency().fit(toy), toy, name="../../escape").save(tmp_path)
 
     def test_one_very_long_id_costs_its_own_length_only(self):
@@ -245,7 +255,7 @@ class TestFiles:
         path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
         ranks = tmp_path / "frequency.ranks.parquet"
         write_parquet(ranks, {"head": ["a"]})
-        with pytest.raises(DataError, match="has no column relation of texts. Evaluate again"):
+        with pytest.raises(DataError, match="has no text column relation. Evaluate again"):
             Evaluation.load(path)
         ranks.write_bytes(b"PAR1 not really")
         with pytest.raises(DataError, match="is not a Parquet file"):
@@ -259,6 +269,34 @@ class TestFiles:
         with pytest.raises(StorageError, match="cannot write"):
             evaluate(Frequency().fit(toy), toy).save(tmp_path / "results")
         assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+class TestDisplay:
+    @pytest.fixture
+    def hostile(self):
+        kg = random_graph()
+        return evaluate(Frequency().fit(kg), kg, name="<script>alert(1)</script>")
+
+    def test_an_evaluation_is_one_line(self, toy):
+        evaluation = evaluate(Frequency().fit(toy), toy)
+        assert repr(evaluation) == str(evaluation)
+        assert re.fullmatch(r"frequency on toy test: mrr 0\.\d{4}, hits@1 .* \(6 queries\)", repr(evaluation))
+
+    def test_metrics_are_one_line(self):
+        expected = "Metrics(mrr 0.6250, hits@1 0.5000, hits@3 0.5000, hits@10 1.0000, mean_rank 2.5000, 2 queries)"
+        assert repr(Metrics.of(np.array([1.0, 4.0]))) == expected
+        assert "<td>0.6250</td>" in Metrics.of(np.array([1.0, 4.0]))._repr_html_()
+
+    def test_a_comparison_is_a_table_with_a_row_per_metric(self, hostile):
+        lines = repr(compare(hostile, hostile)).splitlines()
+        assert lines[0].split() == ["metric", *["<script>alert(1)</script>"] * 2, "difference", "95%", "interval", "p"]
+        assert [line.split()[0] for line in lines[1:]] == list(METRICS)
+        assert lines[1].split()[3:] == ["+0.0000", "+0.0000", "to", "+0.0000", "1.0000"]
+
+    def test_in_html_every_text_is_escaped(self, hostile):
+        for shown in (hostile, compare(hostile, hostile)):
+            assert "&lt;script&gt;" in shown._repr_html_()
+            assert "<script>" not in shown._repr_html_()
 
 
 class TestComparison:

@@ -27,5 +27,5 @@ def test_a_result_stands_beside_the_papers_row_of_its_kind():
 
 
 def test_a_folder_without_results_is_said_so(tmp_path):
-    with pytest.raises(DataError, match="holds no results. They are made by: cascader evaluate RUN"):
+    with pytest.raises(DataError, match="has no results. Create some with: cascader evaluate RUN"):
         results_table(tmp_path)

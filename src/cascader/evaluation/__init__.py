@@ -1,10 +1,10 @@
-"""Ranks, the figures made from them, and whether two runs really differ."""
+"""Rank the gold answers, compute metrics from the ranks, and test whether two models differ."""
 
 from cascader.evaluation.comparison import Comparison, Difference, compare
+from cascader.evaluation.evaluation import Evaluation
 from cascader.evaluation.metrics import METRICS, Metrics
 from cascader.evaluation.protocol import evaluate
 from cascader.evaluation.ranks import Ranks, rank_golds
-from cascader.evaluation.record import Evaluation
 from cascader.evaluation.slices import relation_kinds, slices_of
 
 __all__ = [

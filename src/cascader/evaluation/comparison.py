@@ -1,31 +1,61 @@
-"""Two evaluations of the same queries, side by side."""
+"""Compare two evaluations of the same queries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cascader.errors import DataError
-from cascader.evaluation.intervals import Interval, mean_intervals, paired_p_values
+from cascader.evaluation.evaluation import Evaluation
+from cascader.evaluation.intervals import CONFIDENCE, Interval, mean_intervals, paired_p_values
 from cascader.evaluation.metrics import METRICS
-from cascader.evaluation.record import Evaluation
+from cascader.graph.html import html_table
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much the second run is above the first in one metric."""
+    """How much higher one metric is in the second evaluation than in the first."""
 
     value: float
     interval: Interval
     p_value: float  # of a paired randomization test, two-sided
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """A first and a second evaluation, and by metric how they differ: what `compare` gives."""
+    """Two evaluations, and how they differ in each metric: the result of `compare`."""
 
     first: Evaluation
     second: Evaluation
     differences: Mapping[str, Difference]
+
+    def __repr__(self) -> str:
+        table = [self._columns, *self._rows]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        return "\n".join(
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table(self._columns, self._rows, f"{self.first.dataset} {self.first.split}")
+
+    @property
+    def _columns(self) -> list[str]:
+        return ["metric", self.first.name, self.second.name, "difference", f"{CONFIDENCE:.0%} interval", "p"]
+
+    @property
+    def _rows(self) -> list[list[str]]:
+        """One row per metric: its two values, their difference with its interval, and the p-value."""
+        return [
+            [
+                metric,
+                f"{self.first.metrics[metric]:.4f}",
+                f"{self.second.metrics[metric]:.4f}",
+                f"{difference.value:+.4f}",
+                "{:+.4f} to {:+.4f}".format(*difference.interval),
+                f"{difference.p_value:.4f}",
+            ]
+            for metric, difference in self.differences.items()
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """The comparison as plain values."""
@@ -42,7 +72,7 @@ class Comparison:
 
 
 def compare(first: Evaluation, second: Evaluation, seed: int = 0) -> Comparison:
-    """Compare two runs query by query; both must have answered the same queries of the same graph.
+    """Compare two evaluations query by query; both must be of the same split of the same graph.
 
     >>> from cascader import Frequency, KnowledgeGraph, evaluate
     >>> kg = KnowledgeGraph.from_triples([("a", "r", "b"), ("a", "r", "c")], test=[("b", "r", "c"), ("c", "r", "a")])
@@ -70,7 +100,7 @@ def _check_same_queries(first: Evaluation, second: Evaluation) -> None:
     if _queries(first) != _queries(second):
         raise DataError(
             f"{first.name} answered {first.metrics.queries:,} queries and {second.name} {second.metrics.queries:,}, "
-            "and they are not the same ones. Evaluate both on the whole split."
+            "and these are not the same. Evaluate both on the whole split."
         )
 
 

@@ -1,6 +1,6 @@
-"""How sure a mean is, and whether two means differ.
+"""Confidence intervals of means, and tests of their differences.
 
-Both queries of a triple are drawn together: they share their entities, so counting them as independent would make
+Both queries of a triple are drawn together: they share their entities, and treating them as independent would make
 the intervals too narrow. All metrics are resampled at once, from the same draws.
 """
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 CONFIDENCE = 0.95
 _RESAMPLES = 1000
 _PERMUTATIONS = 9999
-_BATCH_NUMBERS = 4_000_000  # drawn at once: bounds the memory whatever the number of triples
+_BATCH_NUMBERS = 4_000_000  # drawn at once: bounds memory for any number of triples
 
 Interval = tuple[float, float]
 Values = NDArray[np.float64]
@@ -37,14 +37,14 @@ def mean_intervals(values: Values, seed: int) -> list[Interval]:
 
 
 def paired_p_values(differences: Values, seed: int) -> list[float]:
-    """How often chance alone makes each row's mean difference this large (two-sided randomization test).
+    """The p-value of each row's mean difference, by a two-sided paired randomization test.
 
-    If two runs are equally good, swapping them on any triple changes nothing but a sign. The signs are drawn as
-    bits and applied in one matrix product: `scipy.stats.permutation_test` takes minutes for what this does in a second.
+    If two models are equally good, swapping them on any triple merely flips a sign. The signs are drawn as bits and
+    applied in one matrix product: what takes `scipy.stats.permutation_test` minutes takes this a second.
     """
     rng = np.random.default_rng(seed)
     metrics, triples = differences.shape
-    # A tolerance of rounding size: a permutation that equals the observation must count as reaching it.
+    # With a tolerance for rounding, so that a permutation equal to the observation counts as reaching it.
     observed = np.abs(differences.sum(axis=1)) * (1 - 1e-12)
     reached = np.zeros(metrics, dtype=np.int64)
     for start in range(0, _PERMUTATIONS, _batch(differences)):

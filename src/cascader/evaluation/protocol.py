@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from cascader.errors import DataError
+from cascader.evaluation.evaluation import Evaluation
 from cascader.evaluation.ranks import GoldRanks, Ranks, rank_golds
-from cascader.evaluation.record import Evaluation
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries, SplitName
 from cascader.progress import progress
 from cascader.scoring.scorer import Scorer

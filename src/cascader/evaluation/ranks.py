@@ -1,4 +1,4 @@
-"""The rank of each gold answer among all entities, raw and filtered, with every way to count ties."""
+"""The rank of each gold answer among all entities, raw and filtered, with ties counted in three ways."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from cascader.graph import Candidates, FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """Where the gold answers stand, 1 being the best.
+    """The ranks of gold answers, 1 being the best.
 
-    `optimistic` puts a gold answer before the entities it ties with, `pessimistic` behind them. `mean` is the
-    rank to report: the optimistic one flatters a model that scores everything alike (arXiv:1911.03903).
+    `optimistic` ranks a gold answer before the entities that it ties with, `pessimistic` after them. `mean` is the
+    one to report: the optimistic rank flatters a model that gives everything the same score (arXiv:1911.03903).
     """
 
     optimistic: FloatArray  # (golds,)
@@ -22,12 +22,12 @@ class Ranks:
 
     @property
     def mean(self) -> FloatArray:
-        """The expected rank when ties are broken at random; shape (golds,)."""
+        """The expected rank if ties are broken at random; shape (golds,)."""
         return (self.optimistic + self.pessimistic) / 2
 
     @classmethod
     def concatenate(cls, parts: Sequence["Ranks"]) -> "Ranks":
-        """The ranks of all parts, one after the other."""
+        """The ranks of all parts in one."""
         return cls(
             np.concatenate([part.optimistic for part in parts]),
             np.concatenate([part.pessimistic for part in parts]),
@@ -39,17 +39,17 @@ class Ranks:
 
 @dataclass(frozen=True, eq=False)
 class GoldRanks:
-    """The two settings: `filtered` ignores the other known answers, `raw` ranks the gold answer below them too."""
+    """Ranks in the two usual settings: `filtered` ignores other known answers, `raw` does not."""
 
     filtered: Ranks
     raw: Ranks
 
 
 def rank_golds(scores: FloatArray, rows: IntArray, golds: IntArray, known: Candidates) -> GoldRanks:
-    """Rank gold answers in a block of dense scores, which is read and never written.
+    """Rank gold answers in a block of dense scores, which is not modified.
 
-    `scores` is (questions, entities); gold answer i is `golds[i]` to question `rows[i]`, whose known answers, itself
-    possibly among them, are `known[i]`.
+    `scores` is (questions, entities). Gold answer i is entity `golds[i]` for question `rows[i]`; the known answers of
+    that question, which may include it, are `known[i]`.
 
     >>> scores = np.array([[10.0, 10.0, 10.0, 11.0, 9.0]])
     >>> ranks = rank_golds(scores, np.array([0]), np.array([0]), Candidates.from_lists([[0, 3]]))
@@ -67,15 +67,15 @@ def rank_golds(scores: FloatArray, rows: IntArray, golds: IntArray, known: Candi
 
 
 def _ranks(above: IntArray, level: IntArray) -> Ranks:
-    """From how many score higher, and how many the same, the gold answer included."""
+    """The ranks, given how many entities score higher and how many the same, including the gold answer."""
     return Ranks(optimistic=(above + 1).astype(np.float64), pessimistic=(above + level).astype(np.float64))
 
 
 def _count_all(scores: FloatArray, rows: IntArray, gold_scores: FloatArray) -> tuple[IntArray, IntArray]:
-    """How many entities score above, and level with, each gold answer."""
+    """How many entities score higher than, and the same as, each gold answer."""
     above = np.empty(len(rows), dtype=np.int64)
     not_below = np.empty(len(rows), dtype=np.int64)
-    # A row at a time: it stays in the processor's cache for both counts, which a whole block would not.
+    # One row at a time: unlike a whole block, it stays in the cache for both counts.
     for i, (row, gold_score) in enumerate(zip(rows, gold_scores, strict=True)):
         above[i] = np.count_nonzero(scores[row] > gold_score)
         not_below[i] = np.count_nonzero(scores[row] >= gold_score)
@@ -85,7 +85,7 @@ def _count_all(scores: FloatArray, rows: IntArray, gold_scores: FloatArray) -> t
 def _count_known(
     scores: FloatArray, rows: IntArray, golds: IntArray, gold_scores: FloatArray, known: Candidates
 ) -> tuple[IntArray, IntArray]:
-    """How many known answers other than the gold one score above, and level with, it."""
+    """How many known answers other than the gold one score higher than, and the same as, it."""
     owner = known.rows
     others = known.ids != golds[owner]
     owner, ids = owner[others], known.ids[others]
@@ -96,10 +96,10 @@ def _count_known(
 
 
 def _check_no_nan(scores: FloatArray) -> None:
-    # min() passes NaN on, so that one cheap pass finds it: a comparison with NaN is False and would flatter the rank.
+    # min() propagates NaN, so one cheap pass finds it. Comparisons with NaN are False and would improve the rank.
     if len(scores) and np.isnan(scores.min()):
         row, entity = np.argwhere(np.isnan(scores))[0]
         raise DataError(
             f"the scorer returned NaN ({np.isnan(scores).sum():,} of {scores.size:,} scores, the first for entity "
-            f"{entity} of question {row} in its block). Every entity needs a score; use -inf for the last place."
+            f"{entity} of question {row} in its block). Every entity needs a score; use -inf to rank it last."
         )

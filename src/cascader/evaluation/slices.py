@@ -1,4 +1,4 @@
-"""Which part of the queries: by side, relation, kind of relation, degree of the gold answer, and what train showed."""
+"""Slices of the queries: by side, relation, kind of relation, degree of the gold answer, and presence in train."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
 
-#: Above this many answers a question, a side counts as "n" (Bordes et al., 2013).
+#: With more answers per question than this, a side counts as "n" (Bordes et al., 2013).
 _MANY = 1.5
 _DEGREES = [0, 1, 3, 10, 30, 100, 300]
 
@@ -15,7 +15,7 @@ Labels = NDArray[np.str_ | np.object_]
 
 
 def slices_of(kg: KnowledgeGraph, queries: Queries) -> dict[str, Labels]:
-    """A label for each query, by every way to cut; each array has shape (queries,)."""
+    """The labels of the queries for each way to slice them; each array has shape (queries,)."""
     ways: dict[str, Callable[[KnowledgeGraph, Queries], Labels]] = {
         "side": _side,
         "relation": _relation,
@@ -31,7 +31,7 @@ def _side(kg: KnowledgeGraph, queries: Queries) -> Labels:
 
 
 def _relation(kg: KnowledgeGraph, queries: Queries) -> Labels:
-    # Objects, not fixed-width strings: one long id would make every element as wide.
+    # Objects, not fixed-width strings, in which one long id would make every element as wide.
     return np.array([relation.id for relation in kg.relations], dtype=object)[queries.relations]
 
 
@@ -40,7 +40,7 @@ def _relation_kind(kg: KnowledgeGraph, queries: Queries) -> Labels:
 
 
 def relation_kinds(kg: KnowledgeGraph) -> Labels:
-    """1-1, 1-n, n-1 or n-n for each relation, by its answers a question in train; shape (relations,).
+    """1-1, 1-n, n-1 or n-n for each relation, by its answers per question in train; shape (relations,).
 
     >>> kg = KnowledgeGraph.from_triples([("Ann", "born in", "Rome"), ("Bob", "born in", "Rome")])
     >>> relation_kinds(kg).tolist()
@@ -60,7 +60,7 @@ def relation_kinds(kg: KnowledgeGraph) -> Labels:
 
 
 def _mean_by(groups: IntArray, values: IntArray, group_count: int) -> NDArray[np.float64]:
-    """The mean of `values` in each group, NaN where a group is empty."""
+    """The mean of `values` in each group, NaN for an empty one."""
     counts = np.bincount(groups, minlength=group_count)
     sums = np.bincount(groups, weights=values, minlength=group_count)
     return np.divide(sums, counts, out=np.full(group_count, np.nan), where=counts > 0)

@@ -1,4 +1,4 @@
-"""Kept results as a table, with the paper's figures beside ours."""
+"""Tables of saved results, with the paper's figures next to ours."""
 
 import tomllib
 from functools import cache
@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from cascader.errors import DataError
-from cascader.evaluation.record import Evaluation
+from cascader.evaluation.evaluation import Evaluation
 
 _COLUMNS = ("result", "MRR", "the paper's", "hits@1", "hits@3", "hits@10", "training")
 
 
 def results_table(folder: Path) -> str:
-    """All results under `folder/<dataset>/` as Markdown, a table a dataset, best first."""
+    """All results in `folder/<dataset>/` as Markdown, one table per dataset, best first."""
     datasets = sorted({path.parent for path in folder.glob("*/*.json")})
     if not datasets:
-        raise DataError(f"{folder} holds no results. They are made by: cascader evaluate RUN --out {folder}/DATASET")
+        raise DataError(f"{folder} has no results. Create some with: cascader evaluate RUN --out {folder}/DATASET")
     return "\n\n".join(_table(dataset) for dataset in datasets) + "\n"
 
 
@@ -40,8 +40,8 @@ def _row(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _training_seconds(about: Any) -> float | None:  # noqa: ANN401 - what JSON may hold
-    """The seconds of all trainings that a result stands on, with what was prepared for them."""
+def _training_seconds(about: Any) -> float | None:  # noqa: ANN401 - whatever the JSON file has
+    """The total training time of all parts of a result, including preparation."""
     if not isinstance(about, dict):
         return None
     training = about["training"] if isinstance(about.get("training"), dict) else {}
@@ -52,7 +52,7 @@ def _training_seconds(about: Any) -> float | None:  # noqa: ANN401 - what JSON m
 
 
 def published_mrr(dataset: str, name: str) -> float | None:
-    """The paper's MRR for a result of this name: "dual-contrastive" stands beside its dual encoder."""
+    """The paper's MRR for a result of this name, or of its kind: "dual" for "dual-contrastive"."""
     rows = _published().get(dataset, {})
     row = rows.get(name) or rows.get(name.partition("-")[0])
     return None if row is None else float(row[0])
