@@ -1,4 +1,4 @@
-"""Write docs/api.md from the docstrings: `python docs/make_api.py`. A test says when it is out of date."""
+"""Write docs/api.md from the docstrings: `python docs/make_api.py`. A test fails if it is out of date."""
 
 import ast
 import dataclasses
@@ -17,49 +17,59 @@ from cascader.models.text.settings import CrossSettings, DualSettings
 from cascader.models.text.text_model import LanguageTier
 
 PAGE = Path(__file__).with_name("api.md")
-#: By the module that a name lives in, in the order of the page.
+_EMBEDDINGS, _LANGUAGE_MODELS = "Tier 1: embeddings", "Tiers 2 and 3: language models"
+#: The public names of each chapter, in the order of the page.
 CHAPTERS = {
-    "cascader.graph": "The graph and its questions",
-    "cascader.datasets": "Reading and writing graphs",
-    "cascader.models": "The floor",
-    "cascader.models.embeddings": "Tier 1: embeddings",
-    "cascader.models.text": "Tiers 2 and 3: language models",
-    "cascader.scoring.scorer": "A tier of your own",
-    "cascader.cascade": "The cascade",
-    "cascader.cascade.pruners": "Pruners",
-    "cascader.tuning": "Tuning and budgets",
-    "cascader.evaluation": "Evaluation",
-    "cascader.runs": "Runs and answers",
-    "cascader.errors": "Errors",
+    "Graphs": ("load_graph", "save_graph", "graph_from_frames", "Split", "KnowledgeGraph", "Entity", "Relation"),
+    "Runs and predictions": ("Run", "load_run", "save_run", "Prediction", "Verdict", "to_frame"),
+    "Evaluation": ("evaluate", "Evaluation", "Metrics", "compare", "Comparison"),
+    _EMBEDDINGS: ("ComplEx", "RESCAL", "RotatE", "TransE"),
+    "Embeddings trained elsewhere": ("read_embedding", "PyKEENScorer"),
+    _LANGUAGE_MODELS: ("DualEncoder", "CrossEncoder"),
+    "The cascade": ("Cascade", "Alpha", "Fusion"),
+    "Pruners": ("TopK", "StaticTopK", "DynamicTopK", "BudgetedTopK", "ConformalTopK"),
+    "Tuning and budgets": ("tune", "tune_alpha", "Budget"),
+    "A scorer of your own": ("Scorer", "Queries", "Candidates", "KnownAnswers", "Side", "Frequency", "LocalEngine"),
+    "Errors": (
+        "CascaderError",
+        "DataError",
+        "EngineError",
+        "MissingExtraError",
+        "NotFittedError",
+        "SettingsError",
+        "StorageError",
+        "TrainingError",
+        "UnknownNameError",
+    ),
 }
-#: What the models of a chapter have in common is said once.
-BASES = {"cascader.models.embeddings": Embedding, "cascader.models.text": LanguageTier}
-RECIPES = {"cascader.models.embeddings": [EmbeddingSettings], "cascader.models.text": [DualSettings, CrossSettings]}
+#: What all models of a chapter can do, described once at its end.
+BASES = {_EMBEDDINGS: Embedding, _LANGUAGE_MODELS: LanguageTier}
+SETTINGS = {_EMBEDDINGS: [EmbeddingSettings], _LANGUAGE_MODELS: [DualSettings, CrossSettings]}
 OPENING = """# The API
 
-All names of `import cascader`, with their signatures and examples, which the tests run. This page is made from the
-docstrings: `python docs/make_api.py`.
+All public names of `cascader`, with their signatures and examples, which are run as tests. This page is generated from
+the docstrings by `python docs/make_api.py`.
 """
 Definition = ast.FunctionDef | ast.ClassDef
 
 
 def render() -> str:
     """The whole page."""
-    unknown = set(cascader._HOMES) - set(CHAPTERS)
-    if unknown:
-        raise LookupError(f"{unknown} has no chapter. Add it to CHAPTERS.")
+    difference = set(cascader.__all__) ^ {name for names in CHAPTERS.values() for name in names}
+    if difference:
+        raise LookupError(f"{sorted(difference)} are public or in CHAPTERS, but not both. Update CHAPTERS.")
     parts = [OPENING]
-    for home, title in CHAPTERS.items():
+    for title, names in CHAPTERS.items():
         parts.append(f"## {title}\n")
-        parts += [_entry(name) for name in sorted(cascader._HOMES[home], key=str.lower)]
-        if home in BASES:
-            parts.append(f"### What all of these can do\n\n{_text(BASES[home])}\n{_listed(BASES[home])}")
-        parts += [_settings(settings) for settings in RECIPES.get(home, [])]
+        parts += [_entry(name) for name in names]
+        if title in BASES:
+            parts.append(f"### What all of these can do\n\n{_text(BASES[title])}\n{_listed(BASES[title])}")
+        parts += [_settings(settings) for settings in SETTINGS.get(title, [])]
     return "\n".join(parts)
 
 
 def _entry(name: str) -> str:
-    """A public name: its signature, what it says of itself, and its methods."""
+    """A public name: its signature, its docstring and its methods."""
     thing = getattr(cascader, name)
     if not (inspect.isclass(thing) or inspect.isfunction(thing)):
         return f"### {name}\n\n`{str(thing).replace('typing.', '')}`\n"
@@ -72,7 +82,7 @@ def _entry(name: str) -> str:
 
 def _definition(thing: Any) -> Definition:  # noqa: ANN401 - a class or a function
     (node,) = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
-    assert isinstance(node, ast.FunctionDef | ast.ClassDef)  # noqa: S101 - the source of nothing else was asked for
+    assert isinstance(node, ast.FunctionDef | ast.ClassDef)  # noqa: S101 - never the source of anything else
     return node
 
 
@@ -82,12 +92,12 @@ def _call(name: str, node: ast.FunctionDef) -> str:
     arguments = re.sub(r"(?<=\S)=(?=\S)", " = ", arguments)
     if node.returns is None or node.name == "__init__":
         return f"{name}({arguments})"
-    returned = ast.unparse(node.returns).replace("'", "")  # a class that is not yet there is named in quotes
+    returned = ast.unparse(node.returns).replace("'", "")  # forward references are quoted
     return f"{name}({arguments}) -> {returned}"
 
 
 def _constructor(thing: type) -> str:
-    """How it is made: by its __init__, or by the fields of a dataclass or a named tuple."""
+    """The signature of a class: of its __init__, or the fields of a dataclass or named tuple."""
     for base in thing.__mro__[:-1]:
         if base.__module__.startswith("cascader"):
             node = _definition(base)
@@ -111,7 +121,7 @@ def _field(node: ast.AnnAssign) -> str:
 
 
 def _listed(thing: type) -> str:
-    """Its methods, a line each; without those that all models of the chapter have."""
+    """Its public methods, one per line, without those that all models of the chapter have."""
     common = [base for base in BASES.values() if issubclass(thing, base) and thing is not base]
     own = [method for method in _methods(thing) if not any(hasattr(base, method.name) for base in common)]
     return "".join(_method(thing, method) for method in own)
@@ -124,7 +134,7 @@ def _methods(thing: type) -> Iterator[ast.FunctionDef]:
 
 
 def _method(thing: type, node: ast.FunctionDef) -> str:
-    """A line for a method, or for a value that is computed."""
+    """One line for a method or a property."""
     decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
     call = node.name if decorators & {"property", "cached_property"} else _call(node.name, node)
     said = (inspect.getdoc(inspect.getattr_static(thing, node.name)) or "").split("\n\n")[0]
@@ -132,7 +142,7 @@ def _method(thing: type, node: ast.FunctionDef) -> str:
 
 
 def _code(text: str) -> str:
-    if len(text) > 110:  # a parameter a line; commas within brackets part nothing
+    if len(text) > 110:  # one parameter per line, split at commas outside brackets
         opening, inside = text.split("(", 1)
         arguments, returns = inside.rsplit(")", 1)
         parts = re.split(r", (?![^\[\]()]*[\])])", arguments)
@@ -141,7 +151,7 @@ def _code(text: str) -> str:
 
 
 def _text(thing: Any) -> str:  # noqa: ANN401 - a class or a function
-    """The docstring: sentences as they are, examples as blocks."""
+    """The docstring as Markdown, with its examples as code blocks."""
     written = []
     for paragraph in (inspect.getdoc(thing) or "").split("\n\n"):
         is_example = paragraph.lstrip().startswith(">>>")
@@ -150,7 +160,7 @@ def _text(thing: Any) -> str:  # noqa: ANN401 - a class or a function
 
 
 def _settings(settings: type[Settings]) -> str:
-    """The settings of a model as a table: name, default, and what its comment says."""
+    """The settings of a model as a table: name, type, default and comment."""
     lines = inspect.getsource(settings).splitlines()
     rows = []
     for field in dataclasses.fields(settings):

@@ -37,10 +37,10 @@ from .graph import Side as Side
 from .models import Frequency as Frequency
 from .models.embeddings import RESCAL as RESCAL
 from .models.embeddings import ComplEx as ComplEx
+from .models.embeddings import PyKEENScorer as PyKEENScorer
 from .models.embeddings import RotatE as RotatE
 from .models.embeddings import TransE as TransE
-from .models.embeddings.external import PyKEENScorer as PyKEENScorer
-from .models.embeddings.external import read_embedding as read_embedding
+from .models.embeddings import read_embedding as read_embedding
 from .models.text import CrossEncoder as CrossEncoder
 from .models.text import DualEncoder as DualEncoder
 from .runs import Prediction as Prediction

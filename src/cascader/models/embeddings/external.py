@@ -31,6 +31,16 @@ def read_embedding(
     DGL-KE, PBG and Marius write such files. Row i of `entities` belongs to the id in row i of `entity_ids`. Relations
     without a reversed half are asked backwards by their formula: ComplEx conjugates, RotatE and TransE turn round,
     RESCAL transposes.
+
+    >>> import tempfile
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain")])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name, ids in (("entities", ["aspirin", "pain"]), ("relations", ["treats"])):
+    ...         np.save(f"{folder}/{name}.npy", np.ones((len(ids), 4)))
+    ...         np.savetxt(f"{folder}/{name}.tsv", ids, fmt="%s")
+    ...     paths = [f"{folder}/{name}" for name in ("entities.npy", "relations.npy", "entities.tsv", "relations.tsv")]
+    ...     read_embedding("transe", kg, *paths).score_all(kg.query("aspirin", "treats")).shape
+    (1, 2)
     """
     if model not in EMBEDDINGS:
         raise DataError(f"there is no formula {model!r}. Choose one of: {', '.join(EMBEDDINGS)}.")
@@ -76,7 +86,16 @@ def _in_order(rows: Tensor, ids: list[str], wanted: list[str], kind: str) -> Ten
 
 
 class PyKEENScorer:
-    """A trained PyKEEN model as a scorer; its own ids are matched with the graph's."""
+    """A trained PyKEEN model as a scorer; its own ids are matched with the graph's.
+
+    >>> from pykeen.models import TransE
+    >>> from pykeen.triples import TriplesFactory
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain")])
+    >>> factory = TriplesFactory.from_labeled_triples(np.array([("aspirin", "treats", "pain")]))
+    >>> scorer = PyKEENScorer(TransE(triples_factory=factory), kg, factory.entity_to_id, factory.relation_to_id)
+    >>> scorer.score_all(kg.query("aspirin", "treats")).shape
+    (1, 2)
+    """
 
     def __init__(
         self, model: "Model", kg: KnowledgeGraph, entity_to_id: dict[str, int], relation_to_id: dict[str, int]
