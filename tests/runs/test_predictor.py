@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascader.cascade import Cascade, TopK
+from cascader.cascade import Cascade, Deadline, TopK
 from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
 from cascader.runs import Predictor, with_threshold

@@ -127,10 +127,6 @@ class KnowledgeGraph:
             self._known[tuple(splits)] = KnownAnswers(self.triples(splits), len(self.entities), len(self.relations))
         return self._known[tuple(splits)]
 
-    def known_before(self, split: SplitName) -> KnownAnswers:
-        """The answers that are known when `split` is asked for: those of the splits before it."""
-        return self.known(SPLITS[: SPLITS.index(split)])
-
     @cached_property
     def _known(self) -> dict[tuple[SplitName, ...], KnownAnswers]:
         """What `known` has indexed so far: a graph never changes."""
