@@ -278,6 +278,11 @@ def sha256_of_folder(folder: Path, without: Sequence[str] = ()) -> str:
     return digest.hexdigest()
 
 
+def folder_bytes(folder: Path) -> int:
+    """The size of all files in a folder and its subfolders."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def versions_of(packages: Sequence[str]) -> dict[str, str]:
     """The versions of those `packages` that are installed."""
     from importlib.metadata import PackageNotFoundError, version

@@ -23,7 +23,7 @@ def test_the_report_of_one_tier_is_written_into_the_run(run, fitted):
     assert [row["name"] for row in numbers["main_table"]["rows"]] == ["kge-complex"]
     assert numbers["tiers"]["rows"][0]["parameters"] > 0
     assert numbers["tiers"]["rows"][0]["bytes"] > 0
-    assert "only one tier" in numbers["pareto"]["left_out"]
+    assert "only one tier" in numbers["pareto"]["skipped"]
 
 
 def test_a_run_that_was_never_measured_has_a_report_too(run, fitted, tmp_path):

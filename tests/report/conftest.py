@@ -11,7 +11,7 @@ from cascader.graph import KnowledgeGraph
 from cascader.models import Frequency
 from cascader.models.embeddings import ComplEx
 from cascader.models.text import CrossEncoder
-from cascader.report import analyse
+from cascader.report import analyze
 from cascader.scoring import StoredScorer
 from cascader.tuning import split_valid, tune
 from cascader.tuning.calibration import calibrate
@@ -38,7 +38,7 @@ def tiers(kg, tiny_model):
 
 @pytest.fixture(scope="session")
 def material(kg, tiers):
-    """What `analyse` takes, by name."""
+    """What `analyze` takes, by name."""
     scorers = {**tiers, "cross": StoredScorer(tiers["cross"], kg)}
     cascade = Cascade(scorers["kge"], name="kge").then(scorers["frequency"], alpha=0.5, name="frequency")
     tuned = tune(cascade.then(scorers["cross"], alpha=0.5, keep=TopK(1), name="cross"), kg, read_top=8)
@@ -66,4 +66,4 @@ def material(kg, tiers):
 
 @pytest.fixture(scope="session")
 def analyses(material):
-    return analyse(**material)
+    return analyze(**material)

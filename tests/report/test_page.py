@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cascader.report import analyse, write_report
+from cascader.report import analyze, write_report
 from cascader.report.plots import Chart, Series, draw
 from cascader.tuning import TuningResult
 from tests.report.conftest import EVIL
@@ -97,7 +97,7 @@ def test_the_reliability_diagram_has_its_diagonal_its_counts_and_its_errors(anal
     section = html[start : html.index("</section>", start)]
     assert "Are the probabilities right?" in section
     assert "as it should be" in section
-    assert "answers a mark" in section
+    assert "answers per marker" in section
     for name in ("error_before", "error_after"):
         assert f"{analyses['reliability'][name]:.3f}" in section
     assert section.count("<tr>") == 1 + len(analyses["reliability"]["after"])
@@ -111,9 +111,9 @@ def test_the_same_numbers_give_the_same_bytes(analyses, html, tmp_path):
 
 def test_one_tier_that_was_never_measured_still_gives_a_page(material, tmp_path):
     kge, tuned = {"kge": material["scorers"]["kge"]}, TuningResult(material["tuned"].trials[:1])
-    found = analyse(material["kg"], kge, tuned, [], {})
+    found = analyze(material["kg"], kge, tuned, [], {})
     page = Page(write_report(tmp_path, found).read_text(encoding="utf-8"))
-    assert any("Left out: The run has only one tier" in text for text in page.texts)
+    assert any("Skipped: The run has only one tier" in text for text in page.texts)
 
 
 def test_a_chart_keeps_its_texts_and_takes_its_colours_from_the_page():

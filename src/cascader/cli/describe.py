@@ -20,6 +20,7 @@ def describe(run: Annotated[Path, typer.Argument(help="A folder that `cascader f
     `cascader demo` makes that run.
     """
     from cascader.runs import load_run, tier_folder
+    from cascader.storage import folder_bytes
 
     loaded = load_run(run)
     say(f"{run}: {loaded.kg!r}, preset {loaded.about['preset']}")
@@ -32,7 +33,7 @@ def describe(run: Annotated[Path, typer.Argument(help="A folder that `cascader f
                 model.about()["settings"].get("objective", model.name),
                 f"{model.parameter_count:,}",
                 f"{_pairs_per_second(tier, model, loaded.kg):,.0f}",
-                f"{_bytes(tier_folder(run, tier)) / 1e6:,.1f} MB",
+                f"{folder_bytes(tier_folder(run, tier)) / 1e6:,.1f} MB",
                 f"{training['seconds'] + (training['preparing_seconds'] or 0):,.0f} s",
                 "" if training["valid_mrr"] is None else f"{training['valid_mrr']:.4f}",
             ]
@@ -58,7 +59,3 @@ def _pairs_per_second(tier: str, model: Any, kg: Any) -> float:  # noqa: ANN401 
     started = time.perf_counter()
     pairs = work(queries)
     return pairs / (time.perf_counter() - started)
-
-
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -20,7 +20,7 @@ def report(
 
     `cascader demo` makes that run.
     """
-    from cascader.report import about_tiers, analyse, write_report
+    from cascader.report import about_tiers, analyze, write_report
     from cascader.runs import load_run
     from cascader.scoring.engines import LocalEngine
 
@@ -29,8 +29,8 @@ def report(
     with LocalEngine(processes) as engine:
         tuned = loaded.tuned(engine) if len(loaded.kg.valid) else None
         calibration = loaded.answering(engine=engine).calibration
-        analyses = analyse(
+        numbers = analyze(
             loaded.kg, loaded.scorers(engine), tuned, evaluations, about_tiers(loaded), calibration=calibration
         )
-    page = write_report(out or run / "report", analyses)
+    page = write_report(out or run / "report", numbers)
     say(f"Written to {page} and {page.with_suffix('.json')}.")

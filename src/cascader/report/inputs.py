@@ -1,4 +1,4 @@
-"""What a report is made from, and scores of valid that are recorded once for all analyses."""
+"""What a report is computed from, with the scores of a valid sample recorded once for all sections."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from cascader.cascade import Cascade, Tier, mask_known
-from cascader.cascade.pruners import Capped, TopK
+from cascader.cascade import Alpha, Cascade, Tier, mask_known
+from cascader.cascade.pruners import TopK
 from cascader.evaluation import Evaluation
 from cascader.evaluation.protocol import known_splits
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, KnownAnswers, Queries
+from cascader.report.pruners import candidate_limit, describe_pruner, kind_of
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
 from cascader.tuning import Trial, TuningResult
@@ -19,30 +20,25 @@ from cascader.tuning.calibration import Calibration
 from cascader.tuning.recorded import RecordedScorer
 from cascader.tuning.search import split_valid
 
-#: So many triples of valid are replayed at the most.
-_TRIPLES = 300
-#: Of so many candidates a tier is asked that reads pairs, where tuning has not asked it of any.
-_UNASKED = 20
-
-
-def _merit(trial: Trial) -> tuple[float, float]:
-    """The most accurate first; of those that are equal but for rounding, the cheapest."""
-    return round(trial.mrr, 6), -trial.seconds_per_query
+#: At most this many valid triples are replayed.
+_SAMPLE_TRIPLES = 300
+#: A tier that reads pairs is asked about this many candidates where tuning never asked it.
+_DEFAULT_READ_TOP = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
-    """What a report is made from."""
+class ReportInputs:
+    """Everything that the sections of a report are computed from."""
 
     kg: KnowledgeGraph
     scorers: Mapping[str, Scorer]  # by tier, the first tier first
-    tuned: TuningResult | None  # None: there was no valid to tune on
+    tuned: TuningResult | None  # None: there was no valid split to tune on
     evaluations: Sequence[Evaluation]
-    models: Mapping[str, Mapping[str, Any]]  # what each tier has to tell of itself
-    seed: int  # the one that valid was halved with when the cascade was tuned
+    models: Mapping[str, Mapping[str, Any]]  # by tier, how each model describes itself
+    seed: int  # the seed that tuning split valid with
     calibration: Calibration | None = None  # None: answers have no probabilities
 
-    # What was tried.
+    # The trials.
 
     @property
     def first(self) -> str:
@@ -51,49 +47,67 @@ class Material:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """All that was tried on valid; the first is the first tier alone."""
+        """Every cascade that was tried on valid, the first tier alone first."""
         return () if self.tuned is None else self.tuned.trials
+
+    @property
+    def why_no_choice(self) -> str:
+        """Why there are no trials to choose between."""
+        if self.tuned is None:
+            return "There are no valid triples, so nothing was tuned."
+        return "The run has only one tier, so there was nothing to choose from."
 
     def tiers_of(self, trial: Trial) -> list[str]:
         """The names of a trial's tiers, as the run calls them."""
         return [self.first, *(tier.name for tier in trial.cascade.tiers)]
 
+    def describe_trial(self, trial: Trial) -> dict[str, Any]:
+        """A trial's tiers and last pruner, its accuracy and its costs."""
+        keep = trial.cascade.tiers[-1].keep if trial.cascade.tiers else None
+        figures = trial.as_dict()
+        return {
+            "tiers": self.tiers_of(trial),
+            "kind": kind_of(keep),
+            "pruner": describe_pruner(keep),
+            **{name: figures[name] for name in ("valid_mrr", "pairs_per_query", "seconds_per_query")},
+        }
+
     def best_joined(self) -> Trial | None:
-        """The best trial whose last tier reads pairs; else the best of several tiers; None if there is none."""
+        """The best trial whose last tier reads pairs, or else the best of several tiers; None if there is neither."""
         joined = [trial for trial in self.trials if trial.cascade.tiers]
         reading = [trial for trial in joined if trial.cascade.tiers[-1].keep is not None]
         return max(reading or joined, key=_merit, default=None)
 
     def like(self, trial: Trial) -> list[Trial]:
-        """The trials of the same tiers, the given one among them."""
+        """Every trial with the same tiers, the given one included."""
         return [other for other in self.trials if self.tiers_of(other) == self.tiers_of(trial)]
 
     @cached_property
     def read_top(self) -> dict[str, int]:
-        """For each tier that reads pairs, of how many candidates it was asked about at the most."""
+        """For each tier that reads pairs, the largest number of candidates that it was asked about."""
         found: dict[str, int] = {}
         for tier in (tier for trial in self.trials for tier in trial.cascade.tiers):
-            if isinstance(tier.keep, TopK | Capped):
-                found[tier.name] = max(found.get(tier.name, 0), tier.keep.k)
-        unasked = [name for name, scorer in self.scorers.items() if isinstance(scorer, StoredScorer)]
-        return {**dict.fromkeys(unasked, _UNASKED), **found}
+            if limit := candidate_limit(tier.keep):
+                found[tier.name] = max(found.get(tier.name, 0), limit)
+        reading = [name for name, scorer in self.scorers.items() if isinstance(scorer, StoredScorer)]
+        return {**dict.fromkeys(reading, _DEFAULT_READ_TOP), **found}
 
-    # Replaying.
+    # The replay.
 
     @cached_property
     def queries(self) -> Queries:
-        """Some of the half of valid that no pruner has learnt from; what reads pairs has read it already."""
+        """A sample of the half of valid that no pruner has learned from; its pairs were read during tuning."""
         _, checking = split_valid(self.kg, self.seed)
-        return Queries.from_triples(checking[:_TRIPLES]).with_known(self.kg.known_before("valid"))
+        return Queries.from_triples(checking[:_SAMPLE_TRIPLES]).with_known(self.kg.known_before("valid"))
 
     @cached_property
     def filter(self) -> KnownAnswers:
-        """What is filtered when gold answers of valid are ranked."""
+        """What is filtered out when the gold answers of valid are ranked."""
         return self.kg.known(known_splits("valid"))
 
     @cached_property
     def recorded(self) -> dict[str, Scorer]:
-        """The tiers with their scores of `queries`: rows where they score everyone, else the pairs that were read."""
+        """The tiers with their scores of `queries` recorded: whole rows, or the pairs that a reading tier has read."""
         return {name: self._recorded(name, scorer) for name, scorer in self.scorers.items()}
 
     def _recorded(self, name: str, scorer: Scorer) -> Scorer:
@@ -103,18 +117,31 @@ class Material:
             return StoredScorer(scorer, self.kg)
         return RecordedScorer(scorer, self.queries, self.kg)
 
-    def replayed(self, tiers: Sequence[Tier]) -> Cascade:
-        """The first tier and these later ones, on recorded scores."""
+    def replay(self, tiers: Sequence[Tier]) -> Cascade:
+        """The first tier followed by these, on recorded scores."""
         exchanged = tuple(replace(tier, scorer=self.recorded[tier.name]) for tier in tiers)
         return Cascade(self.recorded[self.first], exchanged)
 
+    def replay_with_alpha(self, trial: Trial, alpha: Alpha) -> Cascade:
+        """A trial on recorded scores, with another weight for its last tier."""
+        *earlier, last = trial.cascade.tiers
+        return self.replay([*earlier, replace(last, alpha=alpha)])
+
     def read(self, reader: str, questions: Queries) -> Candidates:
-        """The candidates that a tier has read of what the first one proposed."""
+        """The first tier's candidates that a reading tier has read."""
         scores = self.recorded[self.first].score_all(questions)
         return TopK(self.read_top[reader]).keep(questions, mask_known(scores, questions))
 
-    def scores_among(self, name: str, questions: Queries, candidates: Candidates) -> FloatArray:
-        """A tier's scores of some candidates, -inf for all others; shape (questions, entities)."""
+    def scores_read(self, name: str, questions: Queries) -> FloatArray:
+        """A tier's scores, -inf for every entity that it has not read; shape (questions, entities)."""
+        if name not in self.read_top:
+            return self.recorded[name].score_all(questions)
+        candidates = self.read(name, questions)
         scores = np.full((len(questions), len(self.kg.entities)), -np.inf, dtype=np.float32)
         scores[candidates.rows, candidates.ids] = self.recorded[name].score(questions, candidates)
         return scores
+
+
+def _merit(trial: Trial) -> tuple[float, float]:
+    """Accuracy first; among trials that differ only by rounding, the fastest."""
+    return round(trial.mrr, 6), -trial.seconds_per_query

@@ -1,37 +1,36 @@
-"""The report as two files: the numbers, and one page that needs no other file."""
+"""The report as two files: the numbers, and one self-contained page drawn from them."""
 
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from cascader.report.plots import draw
-from cascader.report.sections import sections_of
+from cascader.report.section import Numbers
+from cascader.report.sections import write_sections
 from cascader.storage import write_json, write_text
 
 
-def write_report(folder: str | Path, analyses: Mapping[str, Any]) -> Path:
-    """Write `report.json`, then `report.html`, and return the latter's path."""
+def write_report(folder: str | Path, numbers: Numbers) -> Path:
+    """Write `report.json` and `report.html` into a folder, and return the path of the page."""
     folder = Path(folder)
-    page = render(analyses)
-    write_json(folder / "report.json", analyses)
+    page = render(numbers)
+    write_json(folder / "report.json", numbers)
     write_text(folder / "report.html", page)
     return folder / "report.html"
 
 
-def render(analyses: Mapping[str, Any]) -> str:
-    """The page: the same numbers give the same bytes."""
+def render(numbers: Numbers) -> str:
+    """Draw the page; equal numbers give equal bytes."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    # All texts are escaped; only our own style sheet and charts stand in the page as they are.
+    # All text is escaped, except our own style sheet and charts, whose text `draw` escapes.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["drawn"] = lambda chart: Markup(draw(chart))  # draw escapes
+    environment.filters["drawn"] = lambda chart: Markup(draw(chart))
     return environment.from_string(_text("page.html")).render(
-        graph=analyses["graph"],
-        version=analyses["version"],
-        sections=sections_of(analyses),
-        style=Markup(_text("page.css")),  # a file of ours
+        graph=numbers["graph"],
+        version=numbers["version"],
+        sections=write_sections(numbers),
+        style=Markup(_text("page.css")),
     )
 
 

@@ -1,4 +1,4 @@
-"""Charts as SVG that stands in a page: colours come from the page, texts stay texts, the same bytes every time."""
+"""Charts as inline SVG: colors come from the page, text stays text, and equal charts give equal bytes."""
 
 import io
 import logging
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Scale = Literal["linear", "log"]
-#: A line through marked points, a line without marks, a dashed one, or marks alone.
+#: A line with markers, a plain line, a dashed line, or markers alone.
 Look = Literal["marked", "plain", "dashed", "marks"]
 
-SERIES_COLOURS = 6
+SERIES_COLORS = 6
 _INCHES = (4.4, 3.4)
-_FEW_DECADES = 300  # a smaller factor between the ends of a logarithmic axis leaves room for more numbers
-#: Stand for colours that the page knows, in light and in dark; matplotlib wants a colour, so each has a code.
+_FEW_DECADES = 300  # a log axis that spans less than this factor has room for more tick labels
+#: Placeholders for colors that the page defines, light and dark; matplotlib insists on real colors.
 _CODES = {
     "currentColor": "#010203",
-    **{f"var(--series-{number})": f"#a1b2c{number}" for number in range(SERIES_COLOURS)},
+    **{f"var(--series-{number})": f"#a1b2c{number}" for number in range(SERIES_COLORS)},
 }
 _INK = _CODES["currentColor"]
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
-    "text.parse_math": False,  # a name may hold a dollar sign
+    "text.parse_math": False,  # a name may contain a dollar sign
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -49,19 +49,19 @@ _LOOKS: dict[Look, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour: a number below SERIES_COLOURS, or None for the colour of the text."""
+    """Points of one color: a number, counted modulo SERIES_COLORS, or None for the color of the text."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    colour: int | None
+    color: int | None
     look: Look = "marked"
-    spread: Sequence[tuple[float, float]] = ()  # the lower and upper end around each point
+    spread: Sequence[tuple[float, float]] = ()  # the lower and upper end of the band at each point
 
 
 @dataclass(frozen=True)
 class Chart:
-    """What is to be drawn; `name` must be of its own in a page, `title` is what a screen reader says."""
+    """What to draw; `name` must be unique on the page, and `title` is what a screen reader says."""
 
     name: str
     title: str
@@ -69,19 +69,19 @@ class Chart:
     y_label: str
     series: Sequence[Series]
     x_scale: Scale = "linear"
-    x_ticks: Sequence[str] = ()  # names of the places 0, 1, 2, … where x is no number
+    x_ticks: Sequence[str] = ()  # labels for x = 0, 1, 2, … where x is a category
 
 
 def draw(chart: Chart) -> str:
-    """The chart as an svg element, to stand in a page as it is."""
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it tells everyone that it has looked for fonts
+    """Draw a chart as an svg element that can be embedded in the page as it is."""
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it announces its search for fonts
     import matplotlib
     from matplotlib.figure import Figure
 
     written = io.StringIO()
     settings: Any = {**_SETTINGS, "svg.hashsalt": chart.name}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # the page's font has it, or the browser finds one
+        warnings.filterwarnings("ignore", message="Glyph")  # the browser will find a font that has it
         figure = Figure(figsize=_INCHES, layout="constrained")
         axes = figure.add_subplot()
         for series in chart.series:
@@ -94,14 +94,14 @@ def draw(chart: Chart) -> str:
 
 
 def _add(axes: "Axes", series: Series) -> None:
-    colour = _INK if series.colour is None else _CODES[f"var(--series-{series.colour % SERIES_COLOURS})"]
+    color = _INK if series.color is None else _CODES[f"var(--series-{series.color % SERIES_COLORS})"]
     look = dict(_LOOKS[series.look])
     if series.look == "marks":
-        look |= {"markerfacecolor": "none", "markeredgecolor": colour}
-    axes.plot(list(series.x), list(series.y), color=colour, label=_printable(series.label), **look)
+        look |= {"markerfacecolor": "none", "markeredgecolor": color}
+    axes.plot(list(series.x), list(series.y), color=color, label=_printable(series.label), **look)
     if series.spread:
         lows, highs = zip(*series.spread, strict=True)
-        axes.fill_between(list(series.x), lows, highs, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(list(series.x), lows, highs, color=color, alpha=0.15, linewidth=0)
 
 
 def _label(axes: "Axes", chart: Chart) -> None:
@@ -125,7 +125,7 @@ def _printable(text: str) -> str:
 
 
 def _in_page(svg: str, chart: Chart) -> str:
-    """Without what only a file needs; ids of its own, the page's colours and font, and a title."""
+    """Strip what only a standalone file needs, make ids unique, and add the page's colors and font and a title."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*|<style.*?</style>\s*|<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     box = re.search(r'viewBox="([^"]*)"', svg)

@@ -3,11 +3,12 @@
 from cascader.cascade.alphas import best_reranking, best_sum, tune_alpha
 from cascader.tuning.budget import Budget, ReadingSpeed
 from cascader.tuning.persistence import load_tuned, save_tuned
-from cascader.tuning.result import Plan, Trial, TuningResult, described
+from cascader.tuning.result import COSTS, Plan, Trial, TuningResult, described, pareto_front
 from cascader.tuning.search import split_valid, trial_count, tune
 
 __all__ = [
     "Budget",
+    "COSTS",
     "Plan",
     "ReadingSpeed",
     "Trial",
@@ -17,6 +18,7 @@ __all__ = [
     "described",
     "split_valid",
     "load_tuned",
+    "pareto_front",
     "save_tuned",
     "trial_count",
     "tune",

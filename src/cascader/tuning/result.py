@@ -1,10 +1,15 @@
 """What tuning finds: cascades that were tried on valid, and the best of them within a budget."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from cascader.cascade import Cascade, Tier
 from cascader.tuning.budget import Budget
+
+#: What a trial costs: the names of its fields.
+Cost = Literal["pairs_per_query", "seconds_per_query"]
+COSTS: tuple[Cost, ...] = get_args(Cost)
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,15 @@ def described(tier: Tier) -> dict[str, Any]:
         "scale": tier.fusion.scale,
         "pruned": tier.fusion.pruned,
     }
+
+
+def pareto_front(trials: Sequence[Trial], cost: Cost = "pairs_per_query") -> list[Trial]:
+    """The trials that no other beats at the same cost or less, cheapest first; MRRs count to six digits."""
+    front: list[Trial] = []
+    for trial in sorted(trials, key=lambda trial: (getattr(trial, cost), -round(trial.mrr, 6))):
+        if not front or round(trial.mrr, 6) > round(front[-1].mrr, 6):
+            front.append(trial)
+    return front
 
 
 @dataclass(frozen=True)

@@ -1,43 +1,72 @@
-"""Figures, tables and sentences, made from the numbers alone."""
+"""The sections of a report, one module each: `numbers` computes, `section` writes, and `TITLE` heads it.
 
-from collections.abc import Callable, Mapping
-from typing import Any
+A new section is a new module and one entry in `SECTIONS`; its module's name is its key in `report.json`.
+"""
 
-from cascader.report.sections.diversity import correlations, distributions
-from cascader.report.sections.reliability import reliability
-from cascader.report.sections.results import main_table, slices, tiers
-from cascader.report.sections.reweighting import margins, reweighting
-from cascader.report.sections.section import Cell, Figure, Section, Table
-from cascader.report.sections.trade_offs import budgets, coverage, pareto
+from typing import Any, Protocol
 
-__all__ = ["Cell", "Figure", "Section", "Table", "sections_of"]
+from cascader.report.inputs import ReportInputs
+from cascader.report.section import Numbers, Section
+from cascader.report.sections import (
+    budgets,
+    correlations,
+    coverage,
+    distributions,
+    main_table,
+    margins,
+    pareto,
+    reliability,
+    reweighting,
+    slices,
+    tiers,
+)
 
-Numbers = Mapping[str, Any]
-
-#: In the order of the page: the analysis, its title, and what makes a section of it.
-_SECTIONS: dict[str, tuple[str, Callable[[Numbers], Section]]] = {
-    "main_table": ("Results", main_table),
-    "pareto": ("What accuracy costs", pareto),
-    "budgets": ("The best within a budget", budgets),
-    "reweighting": ("With and without reweighting", reweighting),
-    "margins": ("Margins and ranks", margins),
-    "correlations": ("How alike the tiers are", correlations),
-    "distributions": ("How the tiers spread their scores", distributions),
-    "coverage": ("What the pruners promise and keep", coverage),
-    "reliability": ("Are the probabilities right?", reliability),
-    "tiers": ("The tiers", tiers),
-    "slices": ("By kinds of queries", slices),
-}
+__all__ = ["SECTIONS", "compute_sections", "write_sections"]
 
 
-def sections_of(analyses: Numbers) -> list[Section]:
-    """All sections of the page; of an analysis that was left out, the sentence that says why."""
-    return [_section(name, analyses[name]) for name in _SECTIONS if name in analyses]
+class SectionModule(Protocol):
+    """What a module of this package offers."""
+
+    __name__: str
+    TITLE: str
+
+    def numbers(self, inputs: ReportInputs) -> dict[str, Any]:
+        """What the section shows, or `skipped(reason)`."""
+        ...
+
+    def section(self, numbers: Numbers) -> Section:
+        """The section, made from its numbers alone."""
+        ...
 
 
-def _section(name: str, numbers: Numbers) -> Section:
-    title, make = _SECTIONS[name]
-    if "left_out" in numbers:
-        return Section(name, title, [f"Left out: {numbers['left_out']}"])
-    made = make(numbers)
-    return Section(name, title, made.text, made.figures, made.tables)
+#: In the order of the page.
+_MODULES: tuple[SectionModule, ...] = (
+    main_table,
+    pareto,
+    budgets,
+    reweighting,
+    margins,
+    correlations,
+    distributions,
+    coverage,
+    reliability,
+    tiers,
+    slices,
+)
+SECTIONS: dict[str, SectionModule] = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+
+
+def compute_sections(inputs: ReportInputs) -> dict[str, dict[str, Any]]:
+    """The numbers of every section, by key."""
+    return {key: module.numbers(inputs) for key, module in SECTIONS.items()}
+
+
+def write_sections(numbers: Numbers) -> dict[str, Section]:
+    """Every section that there are numbers for, by key."""
+    return {key: _written(module, numbers[key]) for key, module in SECTIONS.items() if key in numbers}
+
+
+def _written(module: SectionModule, numbers: Numbers) -> Section:
+    if "skipped" in numbers:
+        return Section(module.TITLE, [f"Skipped: {numbers['skipped']}"])
+    return module.section(numbers)

@@ -1,81 +1,69 @@
-"""What the weights between tiers are good for."""
+"""What the weights between tiers are worth."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from cascader.report.plots import Chart, Series
-from cascader.report.sections.section import Cell, Figure, Section, Table, joined, mrr_text
+from cascader.cascade import Alpha
+from cascader.evaluation.protocol import mean_reciprocal_rank
+from cascader.report.inputs import ReportInputs
+from cascader.report.jsonable import skipped
+from cascader.report.pruners import describe_pruner, kind_of
+from cascader.report.section import Cell, Numbers, Section, Table, joined, mrr_text
+from cascader.tuning import Trial
 
-_WAYS = {"tuned": "tuned weights", "equal": "equal weights"}
+TITLE = "With and without reweighting"
+#: Both tiers count the same: the unweighted sum that the paper compares with.
+EQUAL_WEIGHTS = Alpha(0.5, 0.5)
+_LATER_ALONE = Alpha(0.0, 0.0)
 
 
-def reweighting(numbers: Mapping[str, Any]) -> Section:
-    """Valid MRR with the tuned weights and with others."""
-    rows = numbers["rows"]
-    later = numbers["later"]
+def numbers(inputs: ReportInputs) -> dict[str, Any]:
+    """MRR on valid with the tuned alpha, with equal weights, and with the later tier alone, for each pruner."""
+    best = inputs.best_joined()
+    if best is None:
+        return skipped(inputs.why_no_choice)
+    trials, tiers = inputs.like(best), inputs.tiers_of(best)
+    return {
+        "earlier": tiers[:-1],
+        "later": tiers[-1],
+        "queries": len(inputs.queries),
+        "rows": [_compare(inputs, trial) for trial in trials],
+        "best": trials.index(best),  # the row of the best trial
+    }
+
+
+def _compare(inputs: ReportInputs, trial: Trial) -> dict[str, Any]:
+    last = trial.cascade.tiers[-1]
+    alphas = {"tuned": last.weight, "equal": EQUAL_WEIGHTS, "later_alone": _LATER_ALONE}
+    figures = {
+        name: mean_reciprocal_rank(inputs.replay_with_alpha(trial, alpha), inputs.queries, inputs.filter)
+        for name, alpha in alphas.items()
+    }
+    return {
+        "pruner": describe_pruner(last.keep),
+        "kind": kind_of(last.keep),
+        "alpha": last.weight.as_dict(),
+        **figures,
+    }
+
+
+def section(numbers: Numbers) -> Section:
+    """The MRR with each choice of weights."""
+    rows, later = numbers["rows"], numbers["later"]
     columns = ["candidates", "alpha (head, tail)", "tuned", "equal weights", f"{later} alone"]
     cells = [
         [
             row["pruner"],
             f"{row['alpha']['head']:.2f}, {row['alpha']['tail']:.2f}",
-            Cell(mrr_text(row["tuned"]), row["tuned"]),
-            Cell(mrr_text(row["equal"]), row["equal"]),
-            Cell(mrr_text(row["later_alone"]), row["later_alone"]),
+            *(Cell(mrr_text(row[name]), row[name]) for name in ("tuned", "equal", "later_alone")),
         ]
         for row in rows
     ]
     best = rows[numbers["best"]]
-    text = [
-        f"{later} reorders the candidates of {joined(numbers['earlier'])}; alpha is the weight of what came before it. "
-        f"MRR on {numbers['queries']:,} queries of valid, a sample of those that alpha was chosen on: "
+    text = (
+        f"{later} reorders the candidates of {joined(numbers['earlier'])}; alpha is the weight of the earlier tiers. "
+        f"On {numbers['queries']:,} queries of valid, a sample of those that alpha was tuned on, the MRR is "
         f"{mrr_text(best['tuned'])} with the tuned weights ({best['pruner']}), "
-        f"{best['equal'] - best['tuned']:+.4f} if both count alike, "
+        f"{best['equal'] - best['tuned']:+.4f} with equal weights, and "
         f"{best['later_alone'] - best['tuned']:+.4f} if {later} decides alone."
-    ]
-    return Section("", "", text, tables=[Table(columns, cells, numbers=columns[1:])])
-
-
-def margins(numbers: Mapping[str, Any]) -> Section:
-    """Mean margins by groups of gold ranks, with and without weights."""
-    ways = numbers["ways"]
-    labels = _labels(ways)
-    series = [
-        Series(
-            label,
-            [labels.index(group["ranks"]) for group in ways[way]["groups"]],
-            [group["mean"] for group in ways[way]["groups"]],
-            colour,
-            spread=[(group["quartiles"][0], group["quartiles"][1]) for group in ways[way]["groups"]],
-        )
-        for colour, (way, label) in enumerate(_WAYS.items())
-    ]
-    tuned, equal = (_coefficient(ways[way]["with_reciprocal_rank"]) for way in _WAYS)
-    caption = (
-        f"{joined(numbers['tiers'])} ({numbers['pruner']}): how far the gold answer's score stands above the mean of "
-        "the wrong candidates, in deviations, by the gold's rank; half of the golds lie in the shade. The steeper a "
-        "line falls, the more a margin says about being right. Its correlation with the reciprocal rank is "
-        f"{tuned} with the tuned weights and {equal} with equal ones."
     )
-    chart = Chart("margins", caption, "rank of the gold answer", "mean margin", series, x_ticks=labels)
-    columns = ["weights", "with the rank", "with the reciprocal rank", "gold answers"]
-    cells = [
-        [
-            label,
-            _coefficient(ways[way]["with_rank"]),
-            _coefficient(ways[way]["with_reciprocal_rank"]),
-            f"{ways[way]['golds']:,}",
-        ]
-        for way, label in _WAYS.items()
-    ]
-    table = Table(columns, cells, numbers=columns[1:], caption="Pearson's correlation of the margin.")
-    return Section("", "", [], [Figure(chart, caption)], [table])
-
-
-def _labels(ways: Mapping[str, Any]) -> list[str]:
-    """The groups of ranks that occur, from the best down."""
-    found = {group["ranks"] for way in ways.values() for group in way["groups"]}
-    return sorted(found, key=lambda label: int(label.rstrip("+").split("–")[0]))
-
-
-def _coefficient(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.2f}"
+    return Section(TITLE, [text], tables=[Table(columns, cells, numbers=columns[1:])])

@@ -1,14 +1,18 @@
-"""What a section of the page consists of."""
+"""The building blocks of a section: text, figures and tables, and how numbers are written in them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cascader.report.plots import Chart
+
+#: A section's numbers as `report.json` holds them.
+Numbers = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart, and a sentence that says how to read it and what it shows here."""
+    """A chart with a caption that says how to read it and what it shows."""
 
     chart: Chart
     caption: str
@@ -16,7 +20,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table; `share` is how long a bar behind it is, from 0 to 1."""
+    """A table cell; `share`, from 0 to 1, is the length of the bar in front of the text."""
 
     text: str
     share: float | None = None
@@ -24,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; the columns named in `numbers` are set flush right."""
+    """Rows of cells; the columns listed in `numbers` are right-aligned."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell | str]]
@@ -34,9 +38,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a title of its own."""
+    """A titled part of the page."""
 
-    name: str
     title: str
     text: Sequence[str] = ()
     figures: Sequence[Figure] = ()
@@ -44,17 +47,22 @@ class Section:
 
 
 def mrr_text(value: float | None) -> str:
-    """A figure between 0 and 1."""
+    """Format a metric between 0 and 1."""
     return "" if value is None else f"{value:.4f}"
 
 
+def coefficient_text(value: float | None, digits: int) -> str:
+    """Format a correlation coefficient."""
+    return "undefined" if value is None else f"{value:.{digits}f}"
+
+
 def joined(tiers: Sequence[str]) -> str:
-    """Tiers that work together, as one name."""
+    """Join the names of tiers that work together."""
     return " + ".join(tiers)
 
 
 def seconds_text(value: float | None) -> str:
-    """A time for a person, short or long.
+    """Format a duration, from milliseconds to thousands of seconds.
 
     >>> seconds_text(0.00123), seconds_text(2.5), seconds_text(1234)
     ('1.2 ms', '2.5 s', '1,234 s')

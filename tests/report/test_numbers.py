@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascader.cascade import Cascade
+from cascader.cascade import Cascade, TopK
 from cascader.evaluation import evaluate
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import KnowledgeGraph
-from cascader.report import analyse
-from cascader.report.analyses import ANALYSES
-from cascader.report.analyses.coverage import _by_chance
-from cascader.report.analyses.distributions import _curve
-from cascader.report.analyses.reweighting import _by_rank, _margin
-from cascader.report.inputs import Material
+from cascader.report import analyze, write_report
+from cascader.report.inputs import ReportInputs
+from cascader.report.sections import SECTIONS
+from cascader.report.sections.coverage import _by_chance
+from cascader.report.sections.distributions import _curve
+from cascader.report.sections.margins import _by_rank, _margin
 from cascader.tuning import TuningResult, tune
 
 
@@ -28,9 +28,19 @@ def numbers_in(value):
         yield value
 
 
-@pytest.mark.parametrize("name", ANALYSES)
+class NewPruner:
+    """A pruner that the report has never heard of."""
+
+    def keep(self, queries, scores):
+        return TopK(3).keep(queries, scores)
+
+    def as_dict(self):
+        return {"pruner": "brand_new", "coverage": 0.5, "temperature": "hot"}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
 def test_every_analysis_is_there_and_finite(analyses, name):
-    assert "left_out" not in analyses[name]
+    assert "skipped" not in analyses[name]
     found = list(numbers_in(analyses[name]))
     assert found
     assert all(math.isfinite(number) for number in found)
@@ -38,13 +48,13 @@ def test_every_analysis_is_there_and_finite(analyses, name):
 
 def test_the_numbers_are_json_and_the_same_every_time(analyses, material):
     assert json.loads(json.dumps(analyses, allow_nan=False)) == analyses
-    assert analyse(**material) == analyses
+    assert analyze(**material) == analyses
 
 
 def test_nothing_is_read_that_tuning_has_not_read(material):
     stored = material["scorers"]["cross"]
     before = stored.pairs_computed
-    analyse(**material)
+    analyze(**material)
     assert stored.pairs_computed == before > 0
 
 
@@ -61,7 +71,7 @@ def test_the_papers_figure_stands_beside_test_figures_only(material):
     kg = replace(material["kg"], name="codex-s")
     scorer = material["scorers"]["kge"]
     found = [evaluate(scorer, kg, split, name="kge-complex") for split in ("valid", "test")]
-    rows = analyse(**{**material, "evaluations": found})["main_table"]["rows"]
+    rows = analyze(**{**material, "evaluations": found})["main_table"]["rows"]
     assert {row["split"]: row["published_mrr"] for row in rows} == {"test": 0.4646, "valid": None}
 
 
@@ -89,7 +99,7 @@ def test_a_larger_budget_is_never_worse_and_never_exceeded(analyses):
 
 def test_the_tuned_weights_give_the_figure_that_tuning_found(analyses, material):
     found = analyses["reweighting"]
-    whole = Material(**material, seed=0)
+    whole = ReportInputs(**material, seed=0)
     best = whole.best_joined().cascade
     expected = mean_reciprocal_rank(best, whole.queries, whole.filter)
     assert found["rows"][found["best"]]["tuned"] == pytest.approx(expected, abs=1e-6)
@@ -98,7 +108,7 @@ def test_the_tuned_weights_give_the_figure_that_tuning_found(analyses, material)
 
 @pytest.mark.parametrize(("name", "alpha"), [("equal", 0.5), ("later_alone", 0.0)])
 def test_other_weights_give_what_a_cascade_with_them_gives(analyses, material, name, alpha):
-    whole = Material(**material, seed=0)
+    whole = ReportInputs(**material, seed=0)
     cascade = whole.best_joined().cascade
     last = cascade.tiers[-1]
     changed = Cascade(cascade.first, cascade.tiers[:-1])
@@ -129,7 +139,7 @@ def test_tiers_that_were_measured_alone_are_compared_on_those_queries(material):
     models = {name: {"model": name, "settings": {"dim": 1, "newer": 2}} for name in ("kge", "frequency")}
     told = {name: {"model": name, "settings": {"dim": 1}} for name in models}
     found = [evaluate(scorers[name], kg, name=name, about=told[name]) for name in models]
-    pairs = analyse(**{**material, "evaluations": found, "models": models})["correlations"]["pairs"]
+    pairs = analyze(**{**material, "evaluations": found, "models": models})["correlations"]["pairs"]
     first = next(pair for pair in pairs if pair["tiers"] == ["kge", "frequency"])
     ranks = [evaluation.ranks.filtered.mean for evaluation in found]
     assert first["where"] == "test, all queries"
@@ -139,7 +149,7 @@ def test_tiers_that_were_measured_alone_are_compared_on_those_queries(material):
 
 def test_a_tier_that_reads_is_compared_among_what_it_has_read(analyses, material):
     pairs = {tuple(pair["tiers"]): pair for pair in analyses["correlations"]["pairs"]}
-    queries = len(Material(**material, seed=0).queries)
+    queries = len(ReportInputs(**material, seed=0).queries)
     assert pairs["kge", "frequency"]["queries"] == queries
     assert 0 < pairs["kge", "cross"]["queries"] < queries
     assert "that were read" in pairs["kge", "cross"]["where"]
@@ -187,9 +197,9 @@ def test_the_reliability_is_that_of_the_calibration_with_every_answer_in_a_bin(a
         assert all(each["interval"][0] <= each["found"] <= each["interval"][1] for each in found[way])
 
 
-def test_without_probabilities_their_reliability_is_left_out(material):
-    found = analyse(**{**material, "calibration": None})
-    assert "No probabilities" in found["reliability"]["left_out"]
+def test_without_probabilities_their_reliability_is_skipped(material):
+    found = analyze(**{**material, "calibration": None})
+    assert "no probabilities" in found["reliability"]["skipped"]
 
 
 def test_slices_are_those_of_the_cascade_by_name(analyses, kg):
@@ -201,29 +211,29 @@ def test_slices_are_those_of_the_cascade_by_name(analyses, kg):
 
 def test_one_tier_leaves_out_what_needs_two_and_says_why(material):
     kg, kge = material["kg"], material["scorers"]["kge"]
-    found = analyse(kg, {"kge": kge}, TuningResult(material["tuned"].trials[:1]), [], {})
-    left_out = {name: found[name]["left_out"] for name in ANALYSES if "left_out" in found[name]}
-    assert "only one tier" in left_out["correlations"]
-    assert "only one tier" in left_out["pareto"]
-    assert "cascader evaluate" in left_out["main_table"]
-    assert "distributions" not in left_out
+    found = analyze(kg, {"kge": kge}, TuningResult(material["tuned"].trials[:1]), [], {})
+    skipped = {name: found[name]["skipped"] for name in SECTIONS if "skipped" in found[name]}
+    assert "only one tier" in skipped["correlations"]
+    assert "only one tier" in skipped["pareto"]
+    assert "cascader evaluate" in skipped["main_table"]
+    assert "distributions" not in skipped
 
 
 def test_tiers_that_score_everyone_are_weighed_too(material):
     kg, scorers = material["kg"], {name: material["scorers"][name] for name in ("kge", "frequency")}
     tuned = TuningResult(tuple(trial for trial in material["tuned"].trials if "cross" not in trial.tiers))
-    found = analyse(kg, scorers, tuned, [], {})
+    found = analyze(kg, scorers, tuned, [], {})
     assert found["reweighting"]["later"] == "frequency"
-    assert "No tier of this run reads pairs" in found["budgets"]["left_out"]
-    assert "left_out" not in found["margins"]
+    assert "No tier of this run reads pairs" in found["budgets"]["skipped"]
+    assert "skipped" not in found["margins"]
 
 
-def test_without_valid_what_needs_it_is_left_out(material):
+def test_without_valid_what_needs_it_is_skipped(material):
     kg = material["kg"]
     none = KnowledgeGraph("none", kg.entities, kg.relations, kg.train, kg.valid[:0], kg.test)
-    found = analyse(none, material["scorers"], None, material["evaluations"], material["models"])
-    assert {name for name in ANALYSES if "left_out" not in found[name]} == {"main_table", "tiers", "slices"}
-    assert "no valid triples" in found["pareto"]["left_out"]
+    found = analyze(none, material["scorers"], None, material["evaluations"], material["models"])
+    assert {name for name in SECTIONS if "skipped" not in found[name]} == {"main_table", "tiers", "slices"}
+    assert "no valid triples" in found["pareto"]["skipped"]
 
 
 def test_a_single_valid_triple_is_enough(material):
@@ -231,4 +241,17 @@ def test_a_single_valid_triple_is_enough(material):
     small = KnowledgeGraph("small", kg.entities, kg.relations, kg.train, kg.valid[:1], kg.test)
     scorers = {name: material["scorers"][name] for name in ("kge", "frequency")}
     tuned = tune(material["tuned"].trials[1].cascade, small)
-    assert set(ANALYSES) <= set(analyse(small, scorers, tuned, [], {}))
+    assert set(SECTIONS) <= set(analyze(small, scorers, tuned, [], {}))
+
+
+def test_a_pruner_that_the_report_has_never_heard_of_is_one_more_line(material, tmp_path):
+    trials = list(material["tuned"].trials)
+    last = max(range(len(trials)), key=lambda place: trials[place].mrr if "cross" in trials[place].tiers else -1)
+    *earlier, tier = trials[last].cascade.tiers
+    cascade = Cascade(trials[last].cascade.first, (*earlier, replace(tier, keep=NewPruner())), name="kge")
+    trials[last] = replace(trials[last], cascade=cascade, mrr=1.0)
+    found = analyze(**{**material, "tuned": TuningResult(tuple(trials))})
+    assert found["budgets"]["rows"][-1]["pruner"] == "brand_new, coverage 0.5"
+    assert "brand_new" in {row["kind"] for row in found["coverage"]["rows"]}
+    page = write_report(tmp_path, found).read_text(encoding="utf-8")
+    assert page.count(">brand new<") > 1
