@@ -15,7 +15,7 @@ import cascader
 from cascader.graph import Entity, KnowledgeGraph, Relation
 from cascader.models.embeddings import ComplEx
 from cascader.models.text import CrossEncoder, DualEncoder
-from cascader.runs import finish_run, keep_graph, keep_tier, load_run
+from cascader.runs import load_run
 from cascader.serve import create_app
 from tests.cli.conftest import run  # noqa: F401 - a fixture
 
@@ -42,11 +42,8 @@ def words_folder(tmp_path_factory, tiny_model) -> Path:
         kge = ComplEx(dim=8, epochs=5).fit(kg)
         dual = DualEncoder(base=tiny_model, epochs=2, dim=4, max_tokens=40).fit(kg)
         cross = CrossEncoder(base=tiny_model, split_layer=1, rounds=1, queries_per_round=8, max_tokens=40)
-        keep_graph(folder, kg)
-        for name, model in (("kge", kge), ("dual", dual), ("cross", cross.fit(kg, earlier=kge))):
-            keep_tier(folder, name, model)
-        finish_run(folder, kg, preset="none")
-        load_run(folder).classify([("e0", "of", "e8")])  # tunes and calibrates
+        run = cascader.save_run(folder, kg, {"kge": kge, "dual": dual, "cross": cross.fit(kg, earlier=kge)})
+        run.classify([("e0", "of", "e8")])  # tunes and calibrates
     return folder
 
 
@@ -54,10 +51,7 @@ def words_folder(tmp_path_factory, tiny_model) -> Path:
 def plain_folder(tmp_path_factory) -> Path:
     """A run with an embedding alone."""
     kg, folder = words_graph(), tmp_path_factory.mktemp("runs") / "plain"
-    keep_graph(folder, kg)
-    keep_tier(folder, "kge", ComplEx(dim=8, epochs=5).fit(kg))
-    finish_run(folder, kg, preset="none")
-    return folder
+    return cascader.save_run(folder, kg, {"kge": ComplEx(dim=8, epochs=5).fit(kg)}).folder
 
 
 @contextmanager

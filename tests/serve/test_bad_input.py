@@ -168,7 +168,7 @@ def test_when_too_many_wait_the_next_is_sent_away(plain_folder):
         answers = client.post("/api/batch", json={"questions": questions}).json()["answers"]
         busy = [answer["error"] for answer in answers if "error" in answer]
         assert busy
-        assert all("1 questions wait already" in error for error in busy)
+        assert all("1 questions are waiting already" in error for error in busy)
         assert client.post("/api/answer", json=questions[0]).status_code == 200
 
 

@@ -6,25 +6,33 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request, Security
 from fastapi.responses import FileResponse, Response
+from fastapi.security import HTTPBearer
 from starlette.staticfiles import StaticFiles
 
 import cascader
 from cascader.graph import SPLITS
 from cascader.runs import Run
 from cascader.serve import schemas
-from cascader.serve.limits import Batching, Limits
-from cascader.serve.middleware import COUNTS, Guarded, Logged, hosts_of
-from cascader.serve.problems import failure, say_problems
-from cascader.serve.searching import AskableRelations, EntitySearch, example_questions
-from cascader.serve.service import Desk
+from cascader.serve.batcher import Batching
+from cascader.serve.errors import error_reply, install_error_handlers
+from cascader.serve.middleware import (
+    COUNTS,
+    AccessMiddleware,
+    BodyLimitMiddleware,
+    RequestLogMiddleware,
+    allowed_hosts,
+)
+from cascader.serve.names import AskableRelations, EntitySearch, example_questions
+from cascader.serve.schemas import Limits
+from cascader.serve.service import QueryService
 
 PAGE = Path(__file__).parent / "page"
-#: A report is one file with its style and its figures inside.
+#: A report is one file with its style and its figures inline.
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.Problem} for status in (400, 401, 404, 408, 413, 422, 429, 500, 503)
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": schemas.ErrorResponse} for status in (400, 401, 404, 408, 413, 422, 429, 500, 503)
 }
 
 
@@ -36,55 +44,59 @@ def create_app(
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
     batching: Batching = Batching(),  # noqa: B008 - likewise
 ) -> FastAPI:
-    """A run as a web application; what its budgets need is prepared now, so that no request waits for it."""
-    desk = Desk(run, limits, batching)
+    """A run as a web application; its budgets are prepared now, so that no request has to wait for that."""
+    service = QueryService(run, limits, batching)
 
     @asynccontextmanager
-    async def closing(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        desk.close()
+        service.close()
 
     app = FastAPI(
         title="cascader",
         version=cascader.__version__,
-        summary="Links that a knowledge graph lacks, with what every tier made of them.",
-        docs_url=None,  # they load from elsewhere
+        summary="Predicts missing links of a knowledge graph, and shows what every tier made of them.",
+        docs_url=None,  # they load scripts from other sites
         redoc_url=None,
-        lifespan=closing,
+        lifespan=lifespan,
     )
-    app.include_router(_asking(desk), prefix="/api", responses=_PROBLEMS)
-    app.include_router(_looking_up(desk), prefix="/api", responses=_PROBLEMS)
-    app.include_router(_page(run), include_in_schema=False)
+    # The middleware checks the token, before a body is read; this only documents it in /openapi.json.
+    security = [Security(HTTPBearer(auto_error=False))] if token else []
+    for router in (_question_routes(service), _lookup_routes(service)):
+        app.include_router(router, prefix="/api", responses=_ERRORS, dependencies=security)
+    app.include_router(_page_routes(run), include_in_schema=False)
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False))
-    say_problems(app)
-    app.add_middleware(Guarded, limits=limits, hosts=hosts_of(host), token=token)
-    app.add_middleware(Logged)  # the last to be added is the first that a request meets
+    install_error_handlers(app)
+    # A request passes the last one first.
+    app.add_middleware(BodyLimitMiddleware, limits=limits)
+    app.add_middleware(AccessMiddleware, hosts=allowed_hosts(host), token=token)
+    app.add_middleware(RequestLogMiddleware)
     return app
 
 
-def _asking(desk: Desk) -> APIRouter:
-    """Questions, which the models answer."""
+def _question_routes(service: QueryService) -> APIRouter:
+    """Questions that the models answer."""
     router = APIRouter()
 
     @router.post("/answer")
-    async def answer(ask: schemas.Ask, request: Request) -> schemas.Answers:
+    async def answer(question: schemas.Question, request: Request) -> schemas.Answers:
         """The best answers to a question, each with what every tier made of it."""
-        found = await desk.answer(ask)
+        found = await service.answer(question)
         _count(request, [found])
         return found
 
     @router.post("/batch")
-    async def batch(ask: schemas.AskBatch, request: Request) -> schemas.BatchAnswers:
-        """The answers to several questions; in place of one that cannot be answered, why."""
-        found = await desk.answer_batch(ask.questions)
+    async def batch(batch: schemas.QuestionBatch, request: Request) -> schemas.BatchAnswers:
+        """The answers to several questions; a question that cannot be answered gets an error instead."""
+        found = await service.answer_batch(batch.questions)
         _count(request, found)
         return schemas.BatchAnswers(answers=found)
 
     @router.post("/classify")
-    async def classify(ask: schemas.AskTriples, request: Request) -> schemas.Verdicts:
-        """Whether triples are true; one that the graph has is judged as if it had not."""
-        request.scope[COUNTS]["questions"] = 2 * len(ask.triples)
-        return await desk.classify(ask.triples)
+    async def classify(batch: schemas.TripleBatch, request: Request) -> schemas.Verdicts:
+        """Whether triples are true; one that is in the graph is judged as if it were not."""
+        request.scope[COUNTS]["questions"] = 2 * len(batch.triples)
+        return await service.classify(batch.triples)
 
     return router
 
@@ -94,73 +106,68 @@ def _count(request: Request, found: list[Any]) -> None:
     request.scope[COUNTS].update(questions=len(found), pairs_read=sum(each.cost.pairs_read for each in answers))
 
 
-def _looking_up(desk: Desk) -> APIRouter:
+def _lookup_routes(service: QueryService) -> APIRouter:
     """What is known without asking a model."""
-    router, kg = APIRouter(), desk.kg
+    router, kg = APIRouter(), service.kg
     search, askable = EntitySearch(kg), AskableRelations(kg)
-    graph_body = _graph_body(desk)
+    summary = _graph_summary(service)
 
     @router.get("/health")
     async def health() -> schemas.Health:
-        """That the server is there."""
-        return schemas.Health(run=desk.run.folder.resolve().name, version=cascader.__version__)
+        """Whether the server is up, and which run it serves."""
+        return schemas.Health(run=service.run.folder.resolve().name, version=cascader.__version__)
 
     @router.get("/graph")
-    def graph() -> schemas.Graph:
+    def graph() -> schemas.GraphSummary:
         """The graph, the tiers, and the budgets to choose from."""
-        return graph_body.model_copy(update={"has_report": _report(desk.run).exists()})
+        return summary.model_copy(update={"has_report": _report(service.run).exists()})
 
     @router.get("/entities")
     def entities(
         q: Annotated[str, Query(max_length=1000)] = "", limit: Annotated[int, Query(ge=1, le=100)] = 20
-    ) -> schemas.FoundEntities:
+    ) -> schemas.EntityMatches:
         """Entities by any part of their name or id."""
         found = search.find(q)
-        some = [schemas.Described.of(kg.entities[place]) for place in found[:limit]]
-        return schemas.FoundEntities(entities=some, total=len(found))
+        first = [schemas.EntitySummary.model_validate(kg.entities[place]) for place in found[:limit]]
+        return schemas.EntityMatches(entities=first, total=len(found))
 
     @router.get("/entity")
-    def entity(id: Annotated[str, Query(max_length=1000)]) -> schemas.EntityBody:
+    def entity(id: Annotated[str, Query(max_length=1000)]) -> schemas.EntityDetails:
         """An entity, by id or name, and what can be asked about it."""
-        place = desk.names.entity(id)
+        place = service.names.entity(id)
         relations = [
             schemas.AskableRelation(id=relation.id, name=relation.name, side=side, facts=facts, share=share)
             for relation, side, facts, share in askable.of(place)
         ]
-        return schemas.EntityBody(**kg.entities[place]._asdict(), relations=relations)
+        return schemas.EntityDetails(**kg.entities[place]._asdict(), relations=relations)
 
     return router
 
 
-def _graph_body(desk: Desk) -> schemas.Graph:
-    kg, run = desk.kg, desk.run
+def _graph_summary(service: QueryService) -> schemas.GraphSummary:
+    kg, run = service.kg, service.run
     counts = np.bincount(kg.triples()[:, 1], minlength=len(kg.relations)).tolist()
-    return schemas.Graph(
+    return schemas.GraphSummary(
         name=kg.name,
         entity_count=len(kg.entities),
         relation_count=len(kg.relations),
         triple_counts={split: len(kg.split(split)) for split in SPLITS},
         tiers=[
-            schemas.TierBody(name=name, kind=type(model).__name__, parameters=model.parameter_count)
+            schemas.TierSummary(name=name, kind=type(model).__name__, parameters=model.parameter_count)
             for name, model in run.tiers.items()
         ],
         relations=[
-            schemas.CountedRelation(id=relation.id, name=relation.name, count=count)
+            schemas.RelationCount(id=relation.id, name=relation.name, count=count)
             for relation, count in zip(kg.relations, counts, strict=True)
         ],
-        has_probabilities=desk.stops[0].answering.calibration is not None,
-        reads_new="dual" in run.tiers,
+        has_probabilities=service.levels[0].predictor.calibration is not None,
+        reads_new=any(_encodes_texts(model) for model in run.tiers.values()),
         has_report=False,
-        budgets=[
-            schemas.StopBody(
-                pairs=stop.pairs, tiers=stop.tiers, valid_mrr=stop.valid_mrr, predicted_seconds=stop.seconds
-            )
-            for stop in desk.stops
-        ],
+        budgets=[schemas.BudgetChoice.model_validate(level) for level in service.levels],
         examples=[
-            schemas.Example(
-                entity=schemas.Named.of(kg.entities[entity]),
-                relation=schemas.Named.of(kg.relations[relation]),
+            schemas.ExampleQuestion(
+                entity=schemas.Named.model_validate(kg.entities[entity]),
+                relation=schemas.Named.model_validate(kg.relations[relation]),
                 side=side,
             )
             for entity, relation, side in example_questions(kg)
@@ -168,7 +175,14 @@ def _graph_body(desk: Desk) -> schemas.Graph:
     )
 
 
-def _page(run: Run) -> APIRouter:
+def _encodes_texts(model: Any) -> bool:  # noqa: ANN401 - any tier's model
+    """Whether a tier can place an entity by its text alone, which answers about new entities need."""
+    needs_texts = getattr(model, "needs_texts", hasattr(model, "as_read"))
+    reads_pairs = getattr(model, "reads_pairs", hasattr(model, "token_counts"))
+    return bool(needs_texts and not reads_pairs)
+
+
+def _page_routes(run: Run) -> APIRouter:
     """The page, and the run's report."""
     router = APIRouter()
 
@@ -179,7 +193,8 @@ def _page(run: Run) -> APIRouter:
     @router.get("/report")
     async def report() -> Response:
         if not _report(run).exists():
-            return failure(404, f"this run has no report yet. Make it with: cascader report {run.folder}").response()
+            reason = f"this run has no report yet. Make one with: cascader report {run.folder}"
+            return error_reply(404, reason).response()
         return FileResponse(_report(run), headers={"Content-Security-Policy": _REPORT_POLICY})
 
     return router

@@ -1,4 +1,4 @@
-"""One thread computes: what waits for it is answered together."""
+"""One thread computes, and answers together whatever is waiting for it."""
 
 import queue
 import threading
@@ -9,21 +9,29 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from cascader.serve.limits import Batching
-from cascader.serve.refusals import BusyError
+from cascader.serve.errors import BusyError
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How questions of different clients are grouped."""
+
+    window_seconds: float = 0.003  # how long the first one waits for others
+    most: int = 64  # questions in one block
+    block_seconds: float = 1.0  # predicted time of one block, which other clients have to wait for
 
 
 @dataclass(eq=False)
 class _Waiting:
-    kind: Hashable
-    asked: Any
+    key: Hashable
+    item: Any
     future: Future[Any] = field(default_factory=Future)
 
 
 class Batcher:
-    """Collects what different threads ask, and lets `work` answer what is of one kind as one block.
+    """Collects items from many threads, and lets `work` answer those with the same key as one block.
 
-    `work(kind, asked)` gives an answer for each, in their order. `most(kind)` says how many it may get at once.
+    `work(key, items)` returns an answer for each item, in order; `most(key)` limits how many it gets at once.
     """
 
     def __init__(
@@ -39,37 +47,37 @@ class Batcher:
         self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
         self._thread.start()
 
-    def submit(self, kind: Hashable, asked: Any) -> Future[Any]:  # noqa: ANN401 - whatever `work` understands
-        """Queue something; who no longer wants the answer cancels the future."""
+    def submit(self, key: Hashable, item: Any) -> Future[Any]:  # noqa: ANN401 - whatever `work` understands
+        """Queue an item; cancel the future if the answer is no longer wanted."""
         if self._is_closing.is_set():
-            raise _closing()
-        waiting = _Waiting(kind, asked)
+            raise _closing_error()
+        waiting = _Waiting(key, item)
         try:
             self._queue.put_nowait(waiting)
         except queue.Full:
             raise BusyError(
-                f"{self._queue.maxsize:,} questions wait already, which is the limit. Ask again in a second."
+                f"{self._queue.maxsize:,} questions are waiting already, which is the limit. Try again in a second."
             ) from None
         return waiting.future
 
     def close(self) -> None:
-        """Answer what is being answered, and refuse the rest."""
+        """Finish the current block and refuse the rest."""
         self._is_closing.set()
-        with suppress(queue.Full):  # then nobody waits to be woken
+        with suppress(queue.Full):  # then the thread has something to wake up for
             self._queue.put_nowait(None)
         self._thread.join()
 
     def _run(self) -> None:
         while not self._is_closing.is_set():
-            for kind, group in _grouped(self._gathered()):
-                self._answer(kind, group)
+            for key, group in _grouped(self._gather()):
+                self._answer(key, group)
         while not self._queue.empty():
             waiting = self._queue.get_nowait()
             if waiting is not None and waiting.future.set_running_or_notify_cancel():
-                waiting.future.set_exception(_closing())
+                waiting.future.set_exception(_closing_error())
 
-    def _gathered(self) -> list[_Waiting]:
-        """The first that comes, and all that come within the window."""
+    def _gather(self) -> list[_Waiting]:
+        """Wait for an item, and take all that arrive within the window."""
         found = [self._queue.get()]
         end = time.monotonic() + self._batching.window_seconds
         while len(found) < self._batching.most:
@@ -79,34 +87,34 @@ class Batcher:
                 break
         return [waiting for waiting in found if waiting is not None]
 
-    def _answer(self, kind: Hashable, group: list[_Waiting]) -> None:
-        size = self._most(kind)
+    def _answer(self, key: Hashable, group: list[_Waiting]) -> None:
+        size = self._most(key)
         for start in range(0, len(group), size):
             wanted = [w for w in group[start : start + size] if w.future.set_running_or_notify_cancel()]
             if wanted:
-                self._answer_block(kind, wanted)
+                self._answer_block(key, wanted)
 
-    def _answer_block(self, kind: Hashable, block: list[_Waiting]) -> None:
+    def _answer_block(self, key: Hashable, block: list[_Waiting]) -> None:
         try:
-            answers = self._work(kind, [waiting.asked for waiting in block])
+            answers = self._work(key, [waiting.item for waiting in block])
         except Exception as error:
             if len(block) == 1:
                 block[0].future.set_exception(error)
                 return
             for waiting in block:  # one bad question must not spoil the others
-                self._answer_block(kind, [waiting])
+                self._answer_block(key, [waiting])
             return
         for waiting, answer in zip(block, answers, strict=True):
             waiting.future.set_result(answer)
 
 
-def _closing() -> BusyError:
-    return BusyError("the server is shutting down. Ask again when it is back.")
+def _closing_error() -> BusyError:
+    return BusyError("the server is shutting down. Try again when it is back.")
 
 
 def _grouped(waiting: list[_Waiting]) -> Iterator[tuple[Hashable, list[_Waiting]]]:
-    """By kind, in the order in which the first of each came."""
+    """Group by key, in the order in which the keys first came."""
     groups: dict[Hashable, list[_Waiting]] = {}
     for each in waiting:
-        groups.setdefault(each.kind, []).append(each)
+        groups.setdefault(each.key, []).append(each)
     yield from groups.items()

@@ -1,47 +1,38 @@
-"""Which pairs of a question had to be read, and which were in the store."""
+"""Which pairs of a question had to be scored, and which were in the store."""
 
 from collections import Counter
 
 import numpy as np
 
-from cascader.graph import Candidates, FloatArray, Queries
+from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
 from cascader.scoring import PairKeys, ScoreStore, StoredScorer, WriteBehind
-from cascader.scoring.scorer import Scorer
 
 
-class Counted:
-    """A stored scorer that tells of each question how many pairs were in no store; new scores are written together."""
+class CountingScorer:
+    """Scores as `stored` does and counts the new pairs of each question; new scores reach its files in batches."""
 
-    def __init__(self, stored: StoredScorer) -> None:
-        self.stored = stored
-        if isinstance(stored.store, ScoreStore):
-            stored.store = WriteBehind(stored.store)
-        self.new_pairs: Counter[int] = Counter()  #: since it was cleared, by the question's key
-
-    @classmethod
-    def shared(cls, scorer: Scorer, counted: dict[int, "Counted"]) -> "Scorer":
-        """The one of this scorer among `counted`, made if there is none; a scorer without a store as it is."""
-        if not isinstance(scorer, StoredScorer):
-            return scorer
-        return counted.setdefault(id(scorer), counted.get(id(scorer)) or cls(scorer))
+    def __init__(self, stored: StoredScorer, kg: KnowledgeGraph) -> None:
+        store = WriteBehind(stored.store) if isinstance(stored.store, ScoreStore) else stored.store
+        self._stored = StoredScorer(stored.scorer, kg, store, stored.engine)
+        self.new_pairs: Counter[int] = Counter()  #: by the question's key, since it was last cleared
 
     @property
     def numbering(self) -> PairKeys:
         """How pairs are numbered."""
-        return self.stored.numbering
+        return self._stored.numbering
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query; shape (candidates,)."""
         keys = np.unique(self.numbering.of(queries, candidates))
-        missing = keys[np.isnan(self.stored.store.find(keys))]
+        missing = keys[np.isnan(self._stored.store.find(keys))]
         self.new_pairs.update((missing // self.numbering.entity_count).tolist())
-        return self.stored.score(queries, candidates)
+        return self._stored.score(queries, candidates)
 
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
-        return self.stored.score_all(queries)
+        return self._stored.score_all(queries)
 
     def write(self) -> None:
-        """Write what is new."""
-        if isinstance(self.stored.store, WriteBehind):
-            self.stored.store.write()
+        """Write the scores that are still in memory only."""
+        if isinstance(self._stored.store, WriteBehind):
+            self._stored.store.write()

@@ -1,103 +1,100 @@
 """Answers as a client gets them, with the texts that the language models read."""
 
+from dataclasses import asdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cascader.cascade import Trace
-from cascader.graph import Entity, IntArray, Side
+from cascader.graph import Entity, IntArray
 from cascader.models.text.texts import phrase_of, text_of
-from cascader.runs import Answered, Prediction, Run, Verdict
-from cascader.serve.budget_levels import Stop
+from cascader.runs import Answered, Prediction, Run
+from cascader.serve.budget_levels import BudgetLevel
 from cascader.serve.schemas import (
-    AnswerBody,
+    Answer,
+    AnswerCost,
     Answers,
-    CostBody,
-    Described,
+    EntitySummary,
     Named,
-    Question,
-    ReadBody,
-    TraceBody,
-    VerdictBody,
+    QuestionText,
+    ResolvedQuestion,
+    TraceStep,
 )
 
 if TYPE_CHECKING:
-    from cascader.serve.service import Resolved
+    from cascader.serve.service import ResolvedQuery
 
-_MOST_KNOWN = 100
-_TEXTS_KEPT = 20_000
+_MAX_KNOWN = 100
+_CACHED_TEXTS = 20_000
 
 
-class Composer:
-    """Puts answers together; used by one thread only, as tokenizers want it."""
+class ResponseBuilder:
+    """Builds responses; used by one thread only, because tokenizers are not thread-safe."""
 
     def __init__(self, run: Run) -> None:
         self._kg = run.kg
         self._language = {name: model for name, model in run.tiers.items() if hasattr(model, "as_read")}
-        self._read = lru_cache(_TEXTS_KEPT)(self._as_read)
+        self._read = lru_cache(_CACHED_TEXTS)(self._as_read)
 
     def answers(
-        self, asked: "Resolved", stop: Stop, found: Answered, known: IntArray, pairs_read: int, seconds: float
+        self,
+        query: "ResolvedQuery",
+        level: BudgetLevel,
+        found: Answered,
+        known: IntArray,
+        pairs_read: int,
+        seconds: float,
     ) -> Answers:
-        """What a client gets; `known` are the entities that the graph has there already."""
-        anchor = asked.new or self._kg.entities[asked.anchor]
-        relation, side = self._kg.relations[asked.relation], _side(asked.predicts_tail)
+        """The response to a question; `known` are the answers that the graph already has."""
         return Answers(
-            question=Question(
-                anchor=Described.of(anchor), relation=Named.of(relation), side=side, is_new=asked.new is not None
-            ),
-            answers=[self._answer(prediction) for prediction in found.predictions[: asked.top]],
-            known=[Described.of(self._kg.entities[place]) for place in known[:_MOST_KNOWN]],
+            question=self._question(query),
+            answers=[self._answer(prediction) for prediction in found.predictions[: query.top]],
+            known=[EntitySummary.model_validate(self._kg.entities[place]) for place in known[:_MAX_KNOWN]],
             known_count=len(known),
-            read=ReadBody(
-                question=f"{phrase_of(relation.name, asked.predicts_tail)} | {self._read(anchor)}",
-                of=", ".join(name for name in stop.tiers if name in self._language),
-            ),
-            cost=CostBody(
+            read=self._question_text(query, level),
+            cost=AnswerCost(
                 pairs_read=pairs_read,
                 pairs_from_store=found.pairs - pairs_read,
                 seconds=seconds,
-                tiers=stop.tiers,
+                tiers=level.tiers,
                 complete=found.complete,
-                valid_mrr=None if asked.new else stop.valid_mrr,  # valid asks of no new entity
+                valid_mrr=None if query.new else level.valid_mrr,  # valid has no questions about new entities
             ),
         )
 
-    def _answer(self, prediction: Prediction) -> AnswerBody:
-        entity = prediction.entity
-        return AnswerBody(
-            id=entity.id,
-            name=entity.name,
-            description=entity.description,
+    def _question(self, query: "ResolvedQuery") -> ResolvedQuestion:
+        return ResolvedQuestion(
+            anchor=EntitySummary.model_validate(self._anchor(query)),
+            relation=Named.model_validate(self._kg.relations[query.relation]),
+            side="tail" if query.predicts_tail else "head",
+            is_new=query.new is not None,
+        )
+
+    def _anchor(self, query: "ResolvedQuery") -> Entity:
+        return query.new or self._kg.entities[query.anchor]
+
+    def _question_text(self, query: "ResolvedQuery", level: BudgetLevel) -> QuestionText:
+        phrase = phrase_of(self._kg.relations[query.relation].name, query.predicts_tail)
+        return QuestionText(
+            question=f"{phrase} | {self._read(self._anchor(query))}",
+            of=", ".join(name for name in level.tiers if name in self._language),
+        )
+
+    def _answer(self, prediction: Prediction) -> Answer:
+        return Answer(
+            **prediction.entity._asdict(),
             rank=prediction.rank,
             probability=prediction.probability,
             score=prediction.score,
             is_known=prediction.is_known,
-            trace=[_trace(trace) for trace in prediction.trace],
-            read=self._read(entity),
+            trace=[_trace_step(trace) for trace in prediction.trace],
+            read=self._read(prediction.entity),
         )
 
     def _as_read(self, entity: Entity) -> str:
-        """As the tier reads it that reads furthest; where none reads, all of it."""
+        """The text as the tier that reads furthest reads it; all of it if no tier reads."""
         text = text_of(entity)
         return max((model.as_read(text) for model in self._language.values()), key=len, default=text)
 
 
-def _trace(trace: Trace) -> TraceBody:
-    fields: dict[str, Any] = {name: getattr(trace, name) for name in TraceBody.model_fields if name != "words"}
-    return TraceBody(**fields, words=trace.in_words())
-
-
-def verdict_body(verdict: Verdict) -> VerdictBody:
-    """A verdict as a client gets it."""
-    return VerdictBody(
-        head=Named.of(verdict.head),
-        relation=Named.of(verdict.relation),
-        tail=Named.of(verdict.tail),
-        probability=verdict.probability,
-        is_true=verdict.is_true,
-        is_known=verdict.is_known,
-    )
-
-
-def _side(predicts_tail: bool) -> Side:
-    return "tail" if predicts_tail else "head"
+def _trace_step(trace: Trace) -> TraceStep:
+    return TraceStep(**asdict(trace), words=trace.in_words())

@@ -1,111 +1,128 @@
-"""What goes in and out as JSON."""
+"""The JSON that goes in and out, and its limits."""
 
+from dataclasses import dataclass
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from cascader.graph import Entity, Relation, Side
-from cascader.serve.limits import Limits
+from cascader.graph import Side
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that a request may contain or wait for."""
+
+    body_bytes: int = 1 << 20
+    batch_questions: int = 100
+    classify_triples: int = 1000
+    seconds: float = 30.0  # until a request is answered or refused
+    body_seconds: float = 10.0  # until a request has arrived completely
+    waiting: int = 1000  # questions of all clients together
+
 
 _LIMITS = Limits()
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-class _Asked(BaseModel):
-    """What a client sends; a field that nobody knows is a mistake that it should hear of."""
+# Requests.
+
+
+class _Request(BaseModel):
+    """What a client sends; an unknown field is an error, since it is likely a typo."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class AskedBudget(_Asked):
-    """What an answer may cost: pairs that are read together, on average, or seconds."""
+class QuestionBudget(_Request):
+    """What an answer may cost: pairs read, on average, or seconds."""
 
     pairs: float | None = Field(None, ge=0)
     seconds: float | None = Field(None, gt=0, le=_LIMITS.seconds)
 
 
-class AskedEntity(_Asked):
+class NewEntity(_Request):
     """An entity that the graph does not have."""
 
     name: Text
     description: str = Field("", max_length=20_000)
 
 
-class Ask(_Asked):
-    """A question: (entity, relation, ?), or (?, relation, entity) with the side "head"."""
+class Question(_Request):
+    """A question: (entity, relation, ?), or (?, relation, entity) if `side` is "head"."""
 
     entity: Text | None = None
     relation: Text
     side: Side = "tail"
     top: int = Field(10, ge=1, le=1000)
     with_known: bool = False
-    budget: AskedBudget | None = None
-    new: AskedEntity | None = None
+    budget: QuestionBudget | None = None
+    new: NewEntity | None = None
 
     @model_validator(mode="after")
-    def _is_about_one(self) -> Self:
+    def _has_one_anchor(self) -> Self:
         if (self.entity is None) == (self.new is None):
-            raise ValueError("expected one of entity and new: an id or name, or a text that the graph does not have")
+            raise ValueError(
+                "expected one of entity and new: an id or a name, or the text of an entity not in the graph"
+            )
         return self
 
 
-class AskBatch(_Asked):
+class QuestionBatch(_Request):
     """Several questions."""
 
-    questions: list[Ask] = Field(min_length=1, max_length=_LIMITS.batch_questions)
+    questions: list[Question] = Field(min_length=1, max_length=_LIMITS.batch_questions)
 
 
-class AskTriples(_Asked):
+class TripleBatch(_Request):
     """Triples by id or name: head, relation, tail."""
 
     triples: list[tuple[Text, Text, Text]] = Field(min_length=1, max_length=_LIMITS.classify_triples)
 
 
-class Problem(BaseModel):
-    """What was found, what was expected, what to do; with names that may have been meant."""
+# Responses.
+
+
+class _Response(BaseModel):
+    """What a client gets; it is read off our own objects where their attributes have the same names."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class ErrorResponse(_Response):
+    """What was found, what was expected and what to do, with names that may have been meant."""
 
     error: str
     suggestions: list[str] = []
 
 
-class Health(BaseModel):
-    """That the server is there."""
+class Health(_Response):
+    """Which run the server serves."""
 
     status: str = "ok"
     run: str
     version: str
 
 
-class Named(BaseModel):
+class Named(_Response):
     """An entity or a relation."""
 
     id: str
     name: str
 
-    @classmethod
-    def of(cls, thing: Entity | Relation) -> "Named":
-        """As the graph has it."""
-        return cls(id=thing.id, name=thing.name)
 
-
-class Described(Named):
+class EntitySummary(Named):
     """An entity with its text."""
 
     description: str
 
-    @classmethod
-    def of(cls, thing: Entity) -> "Described":  # type: ignore[override]
-        """As the graph has it."""
-        return cls(id=thing.id, name=thing.name, description=thing.description)
 
-
-class CountedRelation(Named):
-    """A relation and how many triples have it."""
+class RelationCount(Named):
+    """A relation and the number of triples that have it."""
 
     count: int
 
 
-class TierBody(BaseModel):
+class TierSummary(_Response):
     """A tier of the run."""
 
     name: str
@@ -113,8 +130,8 @@ class TierBody(BaseModel):
     parameters: int
 
 
-class StopBody(BaseModel):
-    """A budget that can be chosen, and what valid says of it."""
+class BudgetChoice(_Response):
+    """A budget to choose, and what it achieves on valid."""
 
     pairs: int
     tiers: list[str]
@@ -122,7 +139,7 @@ class StopBody(BaseModel):
     predicted_seconds: float
 
 
-class Example(BaseModel):
+class ExampleQuestion(_Response):
     """A question to start with."""
 
     entity: Named
@@ -130,53 +147,53 @@ class Example(BaseModel):
     side: Side
 
 
-class Graph(BaseModel):
-    """All that a client needs to know before it asks."""
+class GraphSummary(_Response):
+    """Everything that a client needs to know before it asks."""
 
     name: str
     entity_count: int
     relation_count: int
     triple_counts: dict[str, int]
-    tiers: list[TierBody]
-    relations: list[CountedRelation]
+    tiers: list[TierSummary]
+    relations: list[RelationCount]
     has_probabilities: bool
     reads_new: bool
     has_report: bool
-    budgets: list[StopBody]
-    examples: list[Example]
+    budgets: list[BudgetChoice]
+    examples: list[ExampleQuestion]
 
 
-class FoundEntities(BaseModel):
-    """The first entities that match, and how many do."""
+class EntityMatches(_Response):
+    """The first entities that match, and how many there are."""
 
-    entities: list[Described]
+    entities: list[EntitySummary]
     total: int
 
 
 class AskableRelation(Named):
-    """A relation and the side that can be asked for; `share` is that of similar entities that have such facts."""
+    """A relation and a side to ask for; `share` is the share of similar entities that have such facts."""
 
     side: Side
     facts: int
     share: float
 
 
-class EntityBody(Described):
-    """An entity and all that can be asked about it, what makes most sense first."""
+class EntityDetails(EntitySummary):
+    """An entity and everything that can be asked about it, the most sensible first."""
 
     relations: list[AskableRelation]
 
 
-class Question(BaseModel):
-    """A question as it was understood."""
+class ResolvedQuestion(_Response):
+    """A question as the server understood it."""
 
-    anchor: Described
+    anchor: EntitySummary
     relation: Named
     side: Side
     is_new: bool
 
 
-class TraceBody(BaseModel):
+class TraceStep(_Response):
     """What one tier made of an answer."""
 
     tier: str
@@ -188,26 +205,26 @@ class TraceBody(BaseModel):
     words: str
 
 
-class AnswerBody(Described):
+class Answer(EntitySummary):
     """An entity as an answer; `read` is its text as the language models read it."""
 
     rank: int
     probability: float | None
     score: float
     is_known: bool
-    trace: list[TraceBody]
+    trace: list[TraceStep]
     read: str
 
 
-class ReadBody(BaseModel):
+class QuestionText(_Response):
     """The question as the language models read it, and which tiers do."""
 
     question: str
     of: str
 
 
-class CostBody(BaseModel):
-    """What an answer has cost; `complete` is false if the time was up before all was read."""
+class AnswerCost(_Response):
+    """What the answers cost; `complete` is false if time ran out before everything was read."""
 
     pairs_read: int
     pairs_from_store: int
@@ -217,25 +234,25 @@ class CostBody(BaseModel):
     valid_mrr: float | None
 
 
-class Answers(BaseModel):
-    """The answers to a question; of what is known already, the first hundred."""
+class Answers(_Response):
+    """The answers to a question, and up to a hundred that the graph already has."""
 
-    question: Question
-    answers: list[AnswerBody]
-    known: list[Described]
+    question: ResolvedQuestion
+    answers: list[Answer]
+    known: list[EntitySummary]
     known_count: int
-    read: ReadBody
-    cost: CostBody
+    read: QuestionText
+    cost: AnswerCost
 
 
-class BatchAnswers(BaseModel):
-    """An answer for each question, or what was wrong with it."""
+class BatchAnswers(_Response):
+    """The answers to each question, or what was wrong with it."""
 
-    answers: list[Answers | Problem]
+    answers: list[Answers | ErrorResponse]
 
 
-class VerdictBody(BaseModel):
-    """Whether a triple is held for true."""
+class TripleVerdict(_Response):
+    """Whether a triple is judged true."""
 
     head: Named
     relation: Named
@@ -245,8 +262,8 @@ class VerdictBody(BaseModel):
     is_known: bool
 
 
-class Verdicts(BaseModel):
-    """A verdict for each triple, and the probability from which on they are true."""
+class Verdicts(_Response):
+    """A verdict for each triple, and the lowest probability that counts as true."""
 
-    verdicts: list[VerdictBody]
+    verdicts: list[TripleVerdict]
     threshold: float

@@ -53,8 +53,7 @@ def section(numbers: Numbers) -> Section:
     low, high = best["mrr_interval"]
     text = (
         f"Longer bars are better. The best result on {best['split']} is {best['name']}: MRR {mrr_text(best['mrr'])} "
-        f"over {best['queries']:,} queries. Another sample of triples would put it between {mrr_text(low)} and "
-        f"{mrr_text(high)}."
+        f"over {best['queries']:,} queries (95 % interval {mrr_text(low)}–{mrr_text(high)})."
     )
     costed = [row for row in rows if row["costs"]]
     return Section(TITLE, [text], tables=[table, _cost_table(costed)] if costed else [table])

@@ -1,0 +1,149 @@
+"""The page for everyone: what it says when something goes wrong, by keyboard, in every theme and size."""
+
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.serve.page.conftest import HOSTILE, NARROW, QUESTION, WIDE, asked, served, settled
+
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+
+PICTURES = Path(__file__).parents[3] / "artefacts" / "page"
+TOKEN = "a token of the tests"  # noqa: S105
+
+
+# What goes wrong.
+
+
+def test_an_unknown_name_is_said_with_others_to_choose(opened):
+    page = settled(opened())
+    page.get_by_label("Entity", exact=True).fill("drug CC")
+    page.get_by_role("button", name="Ask").click()
+    page.locator(".problem").wait_for()
+    assert "entity is called 'drug CC'" in page.locator(".problem").inner_text()
+    assert page.evaluate("document.activeElement.id") == "answers-title"
+    page.locator(".meant").get_by_role("button", name="drug C").click()
+    asked(page, entity="d2")
+
+
+def test_an_unknown_relation_is_said_too(opened):
+    page = opened("/?entity=d2&relation=treat&side=tail")
+    page.locator(".meant").get_by_role("button", name="treats").click()
+    asked(page, entity="d2", relation="treats")
+
+
+def test_a_server_that_is_gone_is_said(opened):
+    page = asked(opened(QUESTION))
+    page.route("**/api/**", lambda route: route.abort())
+    page.locator("#sides").get_by_text("? treats drug C").click()
+    page.locator(".problem").wait_for()
+    assert "does not answer" in page.locator(".problem").inner_text()
+    page.unroute("**/api/**")
+    page.get_by_role("button", name="Try again").click()
+    asked(page, side="head")
+
+
+def test_markup_in_a_text_is_shown_and_never_run(opened):
+    page = asked(opened("/?entity=x1&relation=treats&side=head"))
+    assert page.locator("#anchor-text").inner_text() == HOSTILE
+    page.locator(".why").first.click()
+    assert HOSTILE in page.locator("blockquote").first.inner_text()
+    page.get_by_label("Entity", exact=True).fill("disease B")
+    page.get_by_role("option").first.wait_for()
+    assert HOSTILE in page.get_by_role("option").first.inner_text()
+    page.goto(page.url.split("?")[0] + "?" + urlencode({"name": HOSTILE, "relation": "treats", "side": "tail"}))
+    asked(page)
+    assert page.locator("h1").inner_text() == f"{HOSTILE} treats ?"
+    assert page.evaluate("window.wasRun") is None
+    assert page.locator("main img").count() == 0
+
+
+def test_a_token_is_asked_for_once(opened, drugs_run):
+    with served(drugs_run, token=TOKEN) as origin:
+        page = opened(QUESTION, origin=origin)
+        page.locator("#token").fill("another one")
+        page.keyboard.press("Enter")
+        page.get_by_text("was not accepted").wait_for()
+        page.locator("#token").fill(TOKEN)
+        page.keyboard.press("Enter")
+        asked(page)
+        assert TOKEN not in page.url
+        page.reload()
+        asked(page)
+
+
+# For everyone.
+
+
+def test_the_keyboard_alone_is_enough(opened):
+    page = settled(opened())
+    for _ in range(20):
+        if page.evaluate("document.activeElement.id") == "entity":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.type("drug C")
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.press("ArrowDown")
+    active = page.locator("#entity").get_attribute("aria-activedescendant")
+    assert "drug C" in page.locator(f"#{active}").inner_text()
+    page.keyboard.press("Enter")
+    asked(page, entity="d2")
+    assert page.locator("#entity").get_attribute("aria-expanded") == "false"
+    assert "10 answers" in page.locator("#status").inner_text()
+    for _ in range(40):
+        if "why" in page.evaluate("document.activeElement.className"):
+            break
+        page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    assert page.locator(".reasons:visible").count() == 1
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")  # the answer's name
+    page.wait_for_url(lambda url: "entity=d2&" not in url)
+    asked(page)
+    assert page.evaluate("document.activeElement.id") == "answers-title"
+
+
+def test_the_theme_is_the_machine_s_until_one_is_chosen(opened):
+    page = settled(opened(theme="dark"))
+    paper = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(paper)
+    page.get_by_role("button", name="Light theme").click()
+    light = page.evaluate(paper)
+    assert light != dark
+    page.reload()
+    settled(page)
+    assert page.evaluate(paper) == light
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_it_fits_and_everyone_can_read_it(opened, theme, size):
+    """Keeps pictures of what it looks like; no horizontal scroll, nothing serious for axe, in any state."""
+    shape = "wide" if size is WIDE else "narrow"
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page = settled(opened(size=size, theme=theme))
+    looked_at(page, f"start-{theme}-{shape}")
+    page.goto(page.url + QUESTION[1:])
+    asked(page).locator(".why").first.click()
+    looked_at(page, f"answers-{theme}-{shape}")
+    page.get_by_label("Entity", exact=True).fill("dis")
+    page.get_by_role("option").first.wait_for()
+    page.keyboard.press("ArrowDown")
+    looked_at(page, f"search-{theme}-{shape}")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_everyone_can_read_what_went_wrong(opened, theme):
+    page = opened("/?entity=drug+CC", theme=theme, size=NARROW)
+    page.locator(".problem").wait_for()
+    looked_at(settled(page), f"problem-{theme}-narrow")
+
+
+def looked_at(page, name):
+    page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    found = axe.Axe().run(page).response["violations"]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious] == []
