@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from cascader.cascade import Cascade, TopK, answers_of, known_mask
+from cascader.cascade import Cascade, Fusion, TopK, answers_of, known_mask
 from cascader.graph import Queries
 from cascader.models import Frequency
 from cascader.models.embeddings import ComplEx
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cascade(toy):
     second = ComplEx(dim=4, epochs=1).fit(toy)
     return Cascade(Frequency().fit(toy)).then(second, alpha=0.2, keep=TopK(2))
@@ -31,24 +31,45 @@ def test_answers_come_best_first_without_what_is_known(toy, cascade):
         assert all(found.score == scores[row, found.entity] for found in answers)
 
 
-def test_a_trace_has_a_line_for_every_tier(toy, cascade):
+def traces_of(toy, cascade):
+    """The two lines of each answer to a question, for those that the second tier read and for the others."""
     queries = Queries.from_triples(toy.test)[:1]
-    kept, pruned = 0, 0
-    for found in answer(cascade, queries, 8, known=toy.known(("train",)))[0]:
+    answers = answer(cascade, queries, 8, known=toy.known(("train",)))[0]
+    for found in answers:
         first, second = found.trace
         assert first.score == first.blended
-        assert second.rank == found.rank
-        assert second.blended == found.score
-        if second.pruned:
-            pruned += 1
-            assert second.score is None
-            assert second.pruned == f"rank {first.rank} before it, the best 2 were read"
-            assert "not read" in second.in_words()
-        else:
-            kept += 1
-            assert second.blended == pytest.approx(0.2 * first.score + 0.8 * second.score, abs=1e-5) or first.rank < 3
-    assert kept == 2
-    assert pruned > 0
+        assert (second.rank, second.blended) == (found.rank, found.score)
+    read, pruned = (
+        [found.trace for found in answers if bool(found.trace[1].pruned) == is_so] for is_so in (False, True)
+    )
+    return read, pruned
+
+
+def test_a_trace_has_a_line_for_every_tier(toy, cascade):
+    read, pruned = traces_of(toy, cascade)
+    assert (len(read), len(pruned)) == (2, 4)
+    for first, second in pruned:
+        assert second.score is None
+        assert second.pruned == f"rank {first.rank} before it, the best 2 were read"
+        assert "not read" in second.in_words()
+
+
+def test_what_was_read_is_blended_and_lifted_alike_above_the_best_that_was_not(toy, cascade):
+    read, pruned = traces_of(toy, cascade)
+    blended = [0.2 * first.score + 0.8 * second.score for first, second in read]
+    overtaking = max(second.blended for _, second in pruned) - min(blended)
+    lift = overtaking + 1 if overtaking > 0 else 0
+    assert [second.blended for _, second in read] == pytest.approx([score + lift for score in blended], abs=1e-5)
+
+
+def test_where_nothing_is_lifted_what_was_read_is_blended_and_no_more(toy):
+    second = ComplEx(dim=4, epochs=1).fit(toy)
+    cascade = Cascade(Frequency().fit(toy), known=toy.known(("train",)))
+    cascade = cascade.then(second, alpha=0.2, keep=TopK(2), fusion=Fusion(pruned="unchanged"))
+    read, _ = traces_of(toy, cascade)
+    assert len(read) == 2
+    for first, second in read:
+        assert second.blended == pytest.approx(0.2 * first.score + 0.8 * second.score, abs=1e-5)
 
 
 def test_with_few_entities_left_there_are_few_answers(toy, cascade):

@@ -126,15 +126,24 @@ def test_when_the_time_is_up_the_ranking_is_complete_and_marked(toy):
     assert metered.usage.tiers["slow"].cut_short == len(queries)
 
 
-def test_in_the_middle_the_best_have_been_read(toy, monkeypatch):
+@pytest.mark.parametrize("ranks_read", [1, 3])
+def test_in_the_middle_the_best_have_been_read(toy, clock, monkeypatch, ranks_read):
     monkeypatch.setattr("cascader.cascade.cascade._RANKS_AT_ONCE", 1)
     clock = Ticking()
     first, second = Frequency().fit(toy), Slow(ComplEx(dim=4, epochs=1).fit(toy), clock)
     queries = Queries.from_triples(toy.test)
     *_, last = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).steps(queries, Deadline(1, clock))
     assert not last.complete
-    assert last.candidates.counts.tolist() == [1] * len(queries)
-    np.testing.assert_array_equal(last.candidates.ids, ranked(first.score_all(queries))[:, 0])
+    assert last.candidates.counts.tolist() == [ranks_read] * len(queries)
+    np.testing.assert_array_equal(last.candidates.ids, ranked(first.score_all(queries))[:, :ranks_read].ravel())
+
+
+def test_with_time_enough_all_is_read(toy, clock):
+    first, second = Frequency().fit(toy), Sleepy(ComplEx(dim=4, epochs=1).fit(toy), clock, 0.2)
+    queries = Queries.from_triples(toy.test)
+    *_, last = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).within(1.0).steps(queries)
+    assert last.complete
+    assert second.calls == 8 * len(queries)
 
 
 def test_nan_from_a_tier_is_named(toy):

@@ -3,5 +3,6 @@
 from tests.contracts.engine import EngineContract
 from tests.contracts.pruner import LearningPrunerContract, PrunerContract
 from tests.contracts.scorer import ScorerContract
+from tests.contracts.store import StoreContract
 
-__all__ = ["EngineContract", "LearningPrunerContract", "PrunerContract", "ScorerContract"]
+__all__ = ["EngineContract", "LearningPrunerContract", "PrunerContract", "ScorerContract", "StoreContract"]

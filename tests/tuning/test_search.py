@@ -58,13 +58,19 @@ def kg():
 
 @pytest.fixture
 def cascade(kg):
+    """A reader of its own for each test: it counts what it reads."""
+    return untuned(kg)
+
+
+@pytest.fixture(scope="module")
+def tuned(kg):
+    """Tuned once: what it found is only looked at."""
+    return tune(untuned(kg), kg, read_top=20)
+
+
+def untuned(kg):
     first, second, third = Frequency().fit(kg), Noisy(kg, 1.0, seed=1), Reader(Noisy(kg, 0.5, seed=2))
     return Cascade(first).then(second, alpha=0.5, name="second").then(third, alpha=0.5, keep=TopK(1))
-
-
-@pytest.fixture
-def tuned(cascade, kg):
-    return tune(cascade, kg, read_top=20)
 
 
 def test_every_way_is_tried_the_first_tier_alone_first(tuned):
@@ -171,18 +177,39 @@ def test_an_impossible_budget_is_an_error(settings):
         Budget(**settings)
 
 
-def test_reading_speed_tells_short_pairs_from_long_ones(kg):
+def test_reading_speed_tells_short_pairs_from_long_ones(kg, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+
     class Slow(Reader):
+        """Half a second for a pair, and a tenth for each of its tokens."""
+
         def token_counts(self, queries, candidates):
             return np.where(candidates.ids < 30, 10, 1000)
 
         def score(self, queries, candidates):
-            import time
-
-            time.sleep(1e-6 * self.token_counts(queries, candidates).sum())
+            clock[0] += 0.5 * len(candidates.ids) + 0.1 * self.token_counts(queries, candidates).sum()
             return np.zeros(len(candidates.ids), np.float32)
 
     queries = Queries.from_triples(kg.valid)[:10]
     everyone = Candidates.from_lists([list(range(60))] * 10)
     speed = ReadingSpeed.measure(Slow(None), queries, everyone)
-    assert speed.seconds(100, 100_000) > 10 * speed.seconds(100, 1_000)
+    assert (speed.seconds_per_pair, speed.seconds_per_token) == pytest.approx((0.5, 0.1))
+    assert speed.seconds(pairs=100, tokens=1_000) == pytest.approx(150)
+
+
+def test_pairs_that_are_all_alike_leave_the_length_out(kg, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+
+    class Steady(Reader):
+        def token_counts(self, queries, candidates):
+            return np.full(len(candidates.ids), 7)
+
+        def score(self, queries, candidates):
+            clock[0] += 0.5 * len(candidates.ids)
+            return np.zeros(len(candidates.ids), np.float32)
+
+    everyone = Candidates.from_lists([list(range(60))] * 10)
+    speed = ReadingSpeed.measure(Steady(None), Queries.from_triples(kg.valid)[:10], everyone)
+    assert (speed.seconds_per_pair, speed.seconds_per_token) == pytest.approx((0.5, 0.0))

@@ -27,6 +27,7 @@ class TestInThisProcess(EngineContract):
         assert (tmp_path / "done-a").read_text() == "at hand\n"
 
 
+@pytest.mark.slow
 class TestInTwoProcesses(EngineContract):
     def make(self):
         return LocalEngine(processes=2)
@@ -84,6 +85,7 @@ def test_no_processes_at_all():
         LocalEngine(processes=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 def test_however_the_engine_ends_no_worker_outlives_it(tmp_path, sent):
     code = (

@@ -1,0 +1,55 @@
+"""Every code block of the documents runs: those of the README as a newcomer runs them, the others in this process."""
+
+import subprocess
+import sys
+
+import pytest
+
+from cascader.cli import main
+from tests.docs.blocks import GUIDES, README, blocks, commands, found_in
+
+#: They train the default language model, or on all of WordNet.
+SLOW = ("answers.md", "embeddings.md", "language-models.md", "report.md")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", blocks("python", [README]))
+def test_the_python_of_the_readme_runs(block, somewhere):
+    finished = subprocess.run([sys.executable, "-W", "error", "-c", block], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", blocks("bash", [README]))
+def test_the_commands_of_the_readme_run(block, somewhere, start_from_fitted):
+    start_from_fitted(block)
+    for words in commands(block):
+        assert words[0] == "cascader"
+        finished = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
+        assert finished.returncode == 0, f"{words}\n{finished.stderr}"
+
+
+@pytest.mark.parametrize("block", blocks("python", GUIDES, SLOW))
+def test_python_blocks(block, somewhere):
+    exec(compile(block, "<block>", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("block", blocks("bash", GUIDES, SLOW))
+def test_commands(block, somewhere, start_from_fitted, monkeypatch, capsys):
+    start_from_fitted(block)
+    for words in commands(block):
+        assert words[0] == "cascader"
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert stopped.value.code == 0, f"{words}\n{capsys.readouterr().err}"
+
+
+#: Drawings; examples from docstrings, which test_api_page.py runs; and what needs a server, as tests/serve has.
+RUN_ELSEWHERE = {"api.md": {"text", "pycon"}, "design.md": {""}, "results.md": {""}, "serve.md": {"sh"}}
+
+
+@pytest.mark.parametrize("path", [README, *GUIDES], ids=lambda path: path.name)
+def test_no_block_is_left_out(path):
+    languages = {language for _, (language, _) in found_in(path)}
+    assert languages <= {"bash", "python"} | RUN_ELSEWHERE.get(path.name, set())
