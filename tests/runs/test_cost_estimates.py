@@ -1,5 +1,7 @@
 """What a training will take: measured on a tiny graph with a tiny language model."""
 
+import time
+
 import pytest
 
 from cascader.errors import DataError, SettingsError
@@ -11,13 +13,13 @@ from cascader.models.text.timing import BaseModelCache, DryRunDual
 from cascader.runs import MeasuredCosts
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kg():
     rows = [(f"abc {a}", "likes", f"xyz {b}") for a in "abcdefghijkl" for b in "qrstuvwxyz" if a != b]
     return KnowledgeGraph.from_triples(rows[::2], rows[1::4], name="likes")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def settings(tiny_model):
     return {
         "kge": {"dim": 4, "epochs": 8, "valid_every": 2},
@@ -43,12 +45,14 @@ def test_every_part_of_every_tier_has_its_time_and_its_parameters(kg, settings):
     assert 0 < prices.tuning(["kge"]) < prices.tuning(["kge", "dual", "cross"])
 
 
-def test_an_embedding_takes_about_what_is_foretold(kg):
+def test_an_embedding_takes_about_what_is_foretold(kg, monkeypatch):
+    for clock in ("perf_counter", "monotonic"):  # what others do on this machine meanwhile must not count
+        monkeypatch.setattr(time, clock, time.process_time)
     settings = {"kge": {"dim": 64, "epochs": 30, "valid_every": 10, "batch_size": 4, "patience": 100}}
     measured(kg, settings).of("kge", "quick")  # warms up
     foretold = measured(kg, settings).of("kge", "quick").most
     history = ComplEx(**settings["kge"]).fit(kg).history_
-    assert foretold / 4 < history["seconds"] + history["preparing_seconds"] < foretold * 4  # the machine is shared
+    assert foretold / 4 < history["seconds"] + history["preparing_seconds"] < foretold * 4
 
 
 def test_texts_whose_vectors_are_kept_take_no_time(kg, settings):

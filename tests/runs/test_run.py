@@ -3,12 +3,19 @@
 import pytest
 
 import cascader
-from cascader.errors import SettingsError
+from cascader.errors import DataError, SettingsError
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kge(toy):
     return cascader.ComplEx(dim=4, epochs=2).fit(toy)
+
+
+@pytest.fixture(scope="module")
+def two_tiers(toy, kge, tiny_model, tmp_path_factory):
+    """A run with a tier that reads texts."""
+    dual = cascader.DualEncoder(base=tiny_model, epochs=2, dim=4).fit(toy, earlier=kge)
+    return cascader.save_run(tmp_path_factory.mktemp("two-tiers") / "run", toy, {"kge": kge, "dual": dual})
 
 
 def test_a_run_that_was_saved_answers_as_before_when_it_is_loaded(toy, kge, tmp_path):
@@ -29,3 +36,44 @@ def test_tiers_must_have_the_names_that_runs_know(toy, kge, tmp_path, tier, mess
     with pytest.raises(SettingsError, match=f"{message}. Name them among: kge, kge2, dual, cross."):
         cascader.save_run(tmp_path / "run", toy, {} if tier is None else {tier: kge})
     assert not (tmp_path / "run").exists()
+
+
+class TestNewEntities:
+    """`predict_new`: the graph does not have them, their text is all there is."""
+
+    def test_the_best_answers_to_a_question_about_a_new_entity(self, toy, two_tiers):
+        answers = two_tiers.predict_new("zinc: a metal that some take against colds", "treats", top=3)
+        assert [answer.rank for answer in answers] == [1, 2, 3]
+        assert {(answer.anchor.name, answer.relation.id, answer.side) for answer in answers} == {
+            ("zinc", "treats", "tail")
+        }
+        assert {answer.id for answer in answers} < {entity.id for entity in toy.entities}
+        assert [answer.score for answer in answers] == sorted((answer.score for answer in answers), reverse=True)
+        assert {answer.probability for answer in answers} == {None}
+        assert not any(answer.is_known for answer in answers)
+
+    def test_it_can_be_the_tail(self, toy, two_tiers):
+        answers = two_tiers.predict_new("a cold", "treats", side="head", top=100)
+        assert len(answers) == len(toy.entities)  # of a new entity nothing is known
+        assert all(answer.triple[1:] == ("treats", "new:a cold") for answer in answers)
+
+    def test_its_text_decides(self, two_tiers):
+        first, again, other = (
+            [(answer.id, answer.score) for answer in two_tiers.predict_new(text, "treats", top=8)]
+            for text in ("zinc: a metal", "zinc: a metal", "Zoe: somebody who writes")
+        )
+        assert first == again != other
+
+    def test_the_run_answers_about_its_own_entities_as_before(self, two_tiers):
+        before = two_tiers.predict("aspirin", "treats")
+        two_tiers.predict_new("zinc: a metal", "treats")
+        assert two_tiers.predict("aspirin", "treats") == before
+
+    def test_a_run_that_reads_no_texts_refuses(self, toy, kge, tmp_path):
+        run = cascader.save_run(tmp_path / "run", toy, {"kge": kge})
+        with pytest.raises(DataError, match="has no dual encoder that could read it"):
+            run.predict_new("zinc: a metal", "treats")
+
+    def test_a_relation_that_is_not_there_is_named(self, two_tiers):
+        with pytest.raises(cascader.UnknownNameError, match="no relation is called 'cures'"):
+            two_tiers.predict_new("zinc: a metal", "cures")
