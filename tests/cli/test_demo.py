@@ -26,6 +26,7 @@ def quick_presets(tiny_model, monkeypatch):
     monkeypatch.setattr(presets, "read_table", lambda package: table)
 
 
+@pytest.mark.slow
 def test_demo_runs_and_says_what_it_did(run, tmp_path, small_wordnet, quick_presets):
     code, out, _ = run("demo", "--out", tmp_path)
     assert code == 0

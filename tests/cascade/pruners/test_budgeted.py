@@ -17,6 +17,7 @@ def mean_k(pruner, seen):
     return pruner.keep(seen.queries, seen.scores).counts.mean()
 
 
+@pytest.mark.slow
 def test_the_mean_is_kept_on_what_it_has_not_seen():
     seen, unseen = world(1500), world(1500, seed=1)
     budgeted = BudgetedTopK(5).fit([seen])
@@ -24,6 +25,7 @@ def test_the_mean_is_kept_on_what_it_has_not_seen():
         assert mean_k(budgeted.with_mean(mean), unseen) == pytest.approx(mean, rel=0.2)
 
 
+@pytest.mark.slow
 def test_for_the_same_number_of_candidates_more_golds_survive_than_with_an_equal_number():
     seen, unseen = world(1500), world(1500, seed=1)
     budgeted, static = BudgetedTopK(15).fit([seen]), StaticTopK(0.5).fit([seen])

@@ -25,6 +25,7 @@ def part(seen, rows):
     return ScoredQueries(seen.queries[rows], seen.scores[rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.7, 0.9])
 def test_on_average_the_coverage_is_neither_missed_nor_much_exceeded(share):
     reached = [

@@ -22,6 +22,7 @@ def mean_k(pruner, seen):
     return pruner.keep(seen.queries, seen.scores).counts.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["compact", "scores"])
 def test_needs_fewer_candidates_than_static_for_the_same_coverage_where_scores_tell_how_hard_a_query_is(features):
     seen, unseen = world(1500), world(1500, seed=1)
@@ -31,6 +32,7 @@ def test_needs_fewer_candidates_than_static_for_the_same_coverage_where_scores_t
     assert mean_k(dynamic, unseen) < 0.75 * mean_k(static, unseen)
 
 
+@pytest.mark.slow
 def test_predicts_the_quantile_it_is_asked_for():
     seen, unseen = world(2000, easy_share=0.0), world(2000, seed=1, easy_share=0.0)  # ranks from 1 to 200 alike
     dynamic = DynamicTopK(0.5).fit([seen])
