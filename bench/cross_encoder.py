@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from cascader.models.text.int8 import UpperLayers
 
 from cascader.cascade import TopK
 from cascader.datasets import load_graph
@@ -28,9 +29,7 @@ from cascader.errors import SettingsError
 from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models.embeddings import ComplEx, preset
 from cascader.models.text import CrossEncoder
-from cascader.models.text.int8 import UpperLayers
 from cascader.models.text.precision import in_int8
-from cascader.models.text.sampling import sampled
 from cascader.models.text.texts import phrase_of, text_of
 from cascader.runs import finish_run, is_finished, keep_graph, keep_tier, load_tier, tier_folder
 from cascader.storage import read_json
@@ -142,7 +141,7 @@ def measure_speed(job: Job, scorer: Any) -> dict[str, float]:
 
 def measure_mrr(job: Job, scorer: Any, triple_count: int) -> dict[str, Any]:
     """The valid MRR of reranking tier 1's top, and the scores of one question for a look at whether all score alike."""
-    queries = Queries.from_triples(sampled(job.kg.valid, triple_count, seed=0))
+    queries = Queries.from_triples(job.kg.sample("valid", triple_count, seed=0))
     few = Candidates(job.candidates.offsets[:2], job.candidates.ids[: job.candidates.offsets[1]])
     return {
         "valid_mrr": best_reranking(job.kge, scorer, job.kg, queries, TopK(TOP)).mrr,

@@ -3,7 +3,7 @@
 import pytest
 
 from cascader.errors import SettingsError
-from cascader.runs import in_words, parse_duration
+from cascader.runs import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ def test_a_number_with_a_unit_is_a_duration(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "0", "0s", "soon", "30", "-5m", "m", "3d", "5m!", "1e3s", "inf", "nan h"])
 def test_anything_else_is_refused_with_what_was_found_and_what_is_expected(text):
-    with pytest.raises(SettingsError, match="is no duration to plan with, expected more than nothing") as caught:
+    with pytest.raises(SettingsError, match="is not a duration, expected more than 0 seconds") as caught:
         parse_duration(text)
     assert repr(text) in str(caught.value)
 
@@ -24,5 +24,5 @@ def test_anything_else_is_refused_with_what_was_found_and_what_is_expected(text)
     ("seconds", "words"),
     [(0, "0 s"), (0.2, "1 s"), (59.5, "1 min"), (61, "1 min 1 s"), (9000, "2 h 30 min")],
 )
-def test_durations_are_read_in_words(seconds, words):
-    assert in_words(seconds) == words
+def test_durations_are_formatted_for_people(seconds, words):
+    assert format_duration(seconds) == words

@@ -9,26 +9,35 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])")
 
 
-def parse_duration(text: str) -> float:
-    """The seconds of a duration with its units.
+def parse_duration(value: float | str | None) -> float:
+    """A duration in seconds: a number of seconds, or a string with units. None means no limit.
 
-    >>> parse_duration("30m"), parse_duration("1h30m"), parse_duration("90s")
-    (1800.0, 5400.0, 90.0)
+    >>> parse_duration("30m"), parse_duration("1h30m"), parse_duration(90), parse_duration(None)
+    (1800.0, 5400.0, 90.0, inf)
     """
-    parts = _PART.findall(text.lower())
-    complete = re.sub(r"\s", "", text.lower()) == "".join(f"{number}{unit}" for number, unit in parts)
-    seconds = math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not parts or not complete or not 0 < seconds < math.inf:
+    if value is None:
+        return math.inf
+    seconds = _parse_text(value) if isinstance(value, str) else float(value)
+    if not seconds > 0:  # NaN is not, either
         raise SettingsError(
-            f"{text!r} is no duration to plan with, expected more than nothing, with a unit: 90s, 30m, 2h or 1h30m."
+            f"{value!r} is not a duration, expected more than 0 seconds: a number of seconds, or a string with "
+            "units such as '90s', '30m', '2h' or '1h30m'."
         )
     return seconds
 
 
-def in_words(seconds: float) -> str:
-    """A duration to be read.
+def _parse_text(text: str) -> float:
+    """The seconds in `text`, or NaN if any part of it is not a number with a unit."""
+    parts = _PART.findall(text.lower())
+    is_complete = re.sub(r"\s", "", text.lower()) == "".join(f"{number}{unit}" for number, unit in parts)
+    seconds = math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+    return seconds if is_complete and math.isfinite(seconds) else math.nan
 
-    >>> in_words(0.4), in_words(75), in_words(7260)
+
+def format_duration(seconds: float) -> str:
+    """A duration for people to read, rounded up to whole seconds.
+
+    >>> format_duration(0.4), format_duration(75), format_duration(7260)
     ('1 s', '1 min 15 s', '2 h 1 min')
     """
     whole = math.ceil(seconds)

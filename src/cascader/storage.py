@@ -29,7 +29,17 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 #: The file of a folder that `locked` locks. Its first byte is blank: Windows lets no one else read what is locked.
 LOCK = ".lock"
+#: The environment variable that names another cache folder.
+CACHE_VARIABLE = "CASCADER_CACHE"
 _ABANDONED_SECONDS = 24 * 3600
+
+
+def cache_folder() -> Path:
+    """The cache folder of this machine, or the one that CASCADER_CACHE names."""
+    from platformdirs import user_cache_path
+
+    chosen = os.environ.get(CACHE_VARIABLE)
+    return Path(chosen) if chosen else user_cache_path("cascader")
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def test_a_budget_too_small_trains_the_first_tier_alone_for_as_long_as_there_is(
     assert "The budget is" in out
     loaded = cascader.load_run(tmp_path / "run")
     assert list(loaded.tiers) == ["kge"]
-    assert 1 <= loaded.kge.history_["epoch"] < 100000
+    assert 1 <= loaded.kge.history_.epochs < 100000
 
 
 def test_the_seed_draws_the_training_and_the_split_seed_what_is_held_back(run, bare, tmp_path):

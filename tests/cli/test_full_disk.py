@@ -66,7 +66,7 @@ def test_a_full_disk_keeps_the_last_checkpoint_and_the_same_command_goes_on(tier
     assert first.stderr == f"error: cannot write {checkpoint}: File too large. Existing files are unchanged.\n"
     assert [path.name for path in checkpoint.parent.iterdir()] == ["checkpoint.safetensors"]
     with safe_open(checkpoint, framework="pt") as file:
-        assert json.loads(file.metadata()["cascader"])["progress"]["epoch"] == 3
+        assert json.loads(file.metadata()["cascader"])["progress"]["epochs"] == 3
 
     for folder in (stopped, whole):
         call_once(*command(tier, folder))

@@ -2,7 +2,14 @@
 
 from tests.contracts.engine import EngineContract
 from tests.contracts.pruner import LearningPrunerContract, PrunerContract
-from tests.contracts.scorer import ScorerContract
+from tests.contracts.scorer import ModelContract, ScorerContract
 from tests.contracts.store import StoreContract
 
-__all__ = ["EngineContract", "LearningPrunerContract", "PrunerContract", "ScorerContract", "StoreContract"]
+__all__ = [
+    "EngineContract",
+    "LearningPrunerContract",
+    "ModelContract",
+    "PrunerContract",
+    "ScorerContract",
+    "StoreContract",
+]

@@ -1,16 +1,19 @@
-"""What every scorer must do, be it a tier, an ensemble or a cascade."""
+"""What every scorer must do, be it a tier, an ensemble or a cascade; and what every model must do besides."""
 
+import json
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from cascader.graph import Candidates, KnowledgeGraph, Queries
+from cascader.models import load_model
+from cascader.models.registry import contract_violations
 from cascader.scoring.scorer import Scorer
 
 
 class ScorerContract:
-    """Inherit, and say in `make` how the scorer is fitted."""
+    """Inherit, and say in `make` how the scorer is fitted; it is fitted once for all tests."""
 
     #: A sum of float32 numbers depends a little on the order in which they are added.
     close: ClassVar[dict[str, float]] = {"rtol": 1e-5, "atol": 1e-6}
@@ -18,12 +21,14 @@ class ScorerContract:
     def make(self, kg: KnowledgeGraph) -> Scorer:
         raise NotImplementedError
 
-    @pytest.fixture
-    def scorer(self, toy):
-        return self.make(toy)
+    @pytest.fixture(scope="class")
+    @classmethod
+    def scorer(cls, toy):
+        return cls().make(toy)
 
-    @pytest.fixture
-    def queries(self, toy):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def queries(cls, toy):
         return Queries.from_triples(toy.triples())
 
     def test_scores_every_entity_in_float32_without_nan(self, scorer, toy, queries):
@@ -52,3 +57,36 @@ class ScorerContract:
         first = scorer.score_all(queries).copy()
         np.testing.assert_array_equal(scorer.score_all(queries), first)
         np.testing.assert_array_equal(queries.anchors, anchors)
+
+
+class ModelContract(ScorerContract):
+    """What a registered model must do: it is a scorer that can be saved, loaded and described."""
+
+    def test_has_all_that_a_model_needs(self, scorer):
+        assert contract_violations(type(scorer)) == []
+
+    def test_scores_the_same_after_save_and_load(self, scorer, toy, queries, tmp_path):
+        scorer.save(tmp_path)
+        loaded = load_model(tmp_path, toy)
+        assert type(loaded) is type(scorer)
+        assert (loaded.settings, loaded.history_) == (scorer.settings, scorer.history_)
+        np.testing.assert_allclose(loaded.score_all(queries), scorer.score_all(queries), **self.close)
+
+    def test_saved_again_after_loading_it_is_the_same_to_the_bit(self, scorer, toy, queries, tmp_path):
+        scorer.save(tmp_path)
+        loaded = load_model(tmp_path, toy)
+        loaded.save(tmp_path / "again")
+        again = load_model(tmp_path / "again", toy)
+        np.testing.assert_array_equal(again.score_all(queries), loaded.score_all(queries))
+
+    def test_describes_itself_in_json(self, scorer):
+        described = json.loads(json.dumps(scorer.describe()))
+        assert described["model"] == scorer.name
+        assert described["settings"] == scorer.settings.as_dict()
+        assert described["training"] == scorer.history_.summary()
+
+    def test_has_parameters(self, scorer):
+        assert scorer.parameter_count > 0
+
+    def test_its_repr_builds_the_same_settings_again(self, scorer):
+        assert eval(repr(scorer), {type(scorer).__name__: type(scorer)}).settings == scorer.settings

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from cascader.datasets import Source, fetch, locate
-from cascader.datasets.download import cache_folder
 from cascader.errors import DataError, StorageError
+from cascader.storage import cache_folder
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

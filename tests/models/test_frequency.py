@@ -1,10 +1,10 @@
 import numpy as np
 
 from cascader.models import Frequency
-from tests.contracts import ScorerContract
+from tests.contracts import ModelContract
 
 
-class TestFrequency(ScorerContract):
+class TestFrequency(ModelContract):
     def make(self, kg):
         return Frequency().fit(kg)
 

@@ -45,12 +45,12 @@ def material(kg, tiers):
     best = MeteredCascade(tuned.best)
     costed = evaluate(best, kg, name="cascade")
     evaluations = [
-        evaluate(scorers["kge"], kg, name="kge-complex", about=tiers["kge"].about()),
+        evaluate(scorers["kge"], kg, name="kge-complex", about=tiers["kge"].describe()),
         evaluate(scorers["frequency"], kg, "valid", name="frequency"),
         replace(costed, about={"costs": {tier: asdict(cost) for tier, cost in best.usage.tiers.items()}}),
     ]
     models = {
-        name: {**tiers[name].about(), "parameters": tiers[name].parameter_count, "bytes": 1000}
+        name: {**tiers[name].describe(), "parameters": tiers[name].parameter_count, "bytes": 1000}
         for name in ("kge", "cross")
     }
     calibration = calibrate(tuned.best, kg, np.concatenate(split_valid(kg, seed=0)))

@@ -10,11 +10,10 @@ from cascader.cascade import Cascade, TopK
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, KnowledgeGraph, Queries, Relation
 from cascader.models.embeddings import ComplEx
+from cascader.models.embeddings.embedding import NeighborEmbedding
 from cascader.models.text import CrossEncoder, DualEncoder
-from cascader.models.text.dual_encoder import load_dual_encoder
 from cascader.models.text.split_encoder import FrozenLayers
 from cascader.runs import Predictor, about_new, parse_entity
-from cascader.runs.new_entities import NeighborEmbedding
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +44,18 @@ def both_sides(anchor):
 @pytest.mark.parametrize("settings", [{}, {"trainable_layers": 1}, {"trainable_layers": 1, "objective": "star"}])
 def test_a_copy_of_an_entity_gets_the_scores_of_the_entity_from_the_dual_encoder(kg, tiny_model, tmp_path, settings):
     DualEncoder(base=tiny_model, epochs=1, dim=4, **settings).fit(kg).save(tmp_path)
-    dual = load_dual_encoder(tmp_path, kg)
+    dual = DualEncoder.load(tmp_path, kg)
     before = dual.score_all(both_sides(2))
-    copies = dual.about_new([kg.entities[5], kg.entities[2]], kg)
-    assert np.allclose(copies.scorer.score_all(both_sides(1)), before, atol=1e-4)
-    assert copies.nearness[1].argmax() == 2
+    copied = [kg.entities[5], kg.entities[2]]
+    assert np.allclose(dual.for_new_entities(copied, kg, None).score_all(both_sides(1)), before, atol=1e-4)
+    assert dual.nearness(copied, kg)[1].argmax() == 2
     assert np.array_equal(dual.score_all(both_sides(2)), before)
 
 
 def test_a_copy_of_an_entity_gets_the_scores_of_the_entity_from_the_cross_encoder(kg, tiers):
     cross, candidates = tiers["cross"], Candidates.from_lists([[6, 7, 8], [0, 1]])
     before = cross.score(both_sides(2), candidates)
-    copies = cross.about_new([kg.entities[5], kg.entities[2]])
+    copies = cross.for_new_entities([kg.entities[5], kg.entities[2]], kg, None)
     assert np.allclose(copies.score(both_sides(1), candidates), before, atol=1e-5)
     assert np.array_equal(cross.score(both_sides(2), candidates), before)
 
@@ -71,7 +70,7 @@ def test_of_a_new_entity_nothing_but_its_text_is_read(kg, tiers, monkeypatch):
         return read(self, tokens, *others)
 
     monkeypatch.setattr(FrozenLayers, "read", counted)
-    cross.about_new([parse_entity("pink: something pink")]).score(both_sides(0), candidates)
+    cross.for_new_entities([parse_entity("pink: something pink")], kg, None).score(both_sides(0), candidates)
     assert texts == [1]
 
 

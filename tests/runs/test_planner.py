@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascader.models.costs import Cost
+from cascader.models.costs import TrainingCost
 from cascader.runs import PRESETS, choose, shares
 
 TIERS = ("kge", "dual", "cross")
@@ -18,7 +18,7 @@ class Listed:
 
     def of(self, tier, preset):
         self.asked.append((tier, preset))
-        return Cost(0.0 if tier == "kge" else 10.0, 1.0, 0.0, self.EPOCHS[preset], valid_every=2, parameters=1)
+        return TrainingCost(0.0 if tier == "kge" else 10.0, 1.0, 0.0, self.EPOCHS[preset], valid_every=2, parameters=1)
 
     def floor(self, tier, preset, than):
         return float(self.EPOCHS[preset])
@@ -67,7 +67,7 @@ def test_nothing_is_measured_that_is_known_not_to_fit():
 
 class TestShares:
     def cost(self, least, most):
-        return Cost(0.0, 1.0, 0.0, epochs=most, valid_every=least, parameters=1)
+        return TrainingCost(0.0, 1.0, 0.0, epochs=most, valid_every=least, parameters=1)
 
     def test_each_tier_has_its_least_and_of_the_rest_as_its_epochs_go(self):
         found = shares({"kge": self.cost(10, 30), "dual": self.cost(20, 80)}, 70.0)

@@ -58,9 +58,11 @@ class TestInMemory(ScorerContract):
 
 
 class TestInAFolder(ScorerContract):
-    @pytest.fixture
-    def scorer(self, toy, tmp_path):
-        return StoredScorer(Frequency().fit(toy), toy, ScoreStore(tmp_path, IDENTITY, shard_pairs=5))
+    @pytest.fixture(scope="class")
+    @classmethod
+    def scorer(cls, toy, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("scores")
+        return StoredScorer(Frequency().fit(toy), toy, ScoreStore(folder, IDENTITY, shard_pairs=5))
 
 
 def test_no_pair_is_scored_twice_and_identical_pairs_once(toy, queries, store):

@@ -26,11 +26,11 @@ def describe(run: Annotated[Path, typer.Argument(help="A folder that `cascader f
     say(f"{run}: {loaded.kg!r}, preset {loaded.about['preset']}")
     rows = []
     for tier, model in loaded.tiers.items():
-        training = model.about()["training"]
+        training = model.describe()["training"]
         rows.append(
             [
                 tier,
-                model.about()["settings"].get("objective", model.name),
+                model.describe()["settings"].get("objective", model.name),
                 f"{model.parameter_count:,}",
                 f"{_pairs_per_second(tier, model, loaded.kg):,.0f}",
                 f"{folder_bytes(tier_folder(run, tier)) / 1e6:,.1f} MB",

@@ -133,7 +133,7 @@ def _planned(
 def _about(run: "Run", plan: "Plan", cascade: "MeteredCascade") -> dict[str, Any]:
     """What there is to tell of a cascade: its tiers, how it was tuned, what was predicted, and what it took."""
     return {
-        "tiers": {tier: model.about() for tier, model in run.tiers.items() if tier in plan.trial.tiers},
+        "tiers": {tier: model.describe() for tier, model in run.tiers.items() if tier in plan.trial.tiers},
         "plan": {**plan.trial.as_dict(), "seconds": plan.seconds, "pairs": plan.pairs},
         "costs": {tier: asdict(cost) for tier, cost in cascade.usage.tiers.items()},
     }
@@ -151,7 +151,6 @@ def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> 
     """The tiers as one scorer, and what there is to tell of it; valid chooses how much each counts."""
     from cascader.cascade import Alpha, Cascade, TopK
     from cascader.graph import Queries
-    from cascader.models.text.sampling import sampled
     from cascader.tuning import best_reranking, tune_alpha
 
     kg, keep = run.kg, TopK(top)
@@ -159,17 +158,17 @@ def _added_up(run: "Run", parts: dict[str, Any], split: SplitName, top: int) -> 
     if is_alone:  # it has nothing to read but what the first tier proposes
         parts = {"kge": run.kge, **parts}
     (before, first), *others = parts.items()
-    scorer, about = first, first.about()
+    scorer, about = first, first.describe()
     for tier, part in others:
         if tier != "cross":
             alpha = tune_alpha(scorer, part, kg)
             scorer = Cascade(scorer).then(part, alpha=alpha)
         else:
-            queries = Queries.from_triples(sampled(kg.valid, part.settings.valid_triples, part.settings.seed))
+            queries = Queries.from_triples(kg.sample("valid", part.settings.valid_triples, part.settings.seed))
             alpha = Alpha(0.0, 0.0) if is_alone else best_reranking(scorer, part, kg, queries, keep).alpha
             scorer = Cascade(scorer).then(part, alpha=alpha, keep=keep)
         say(f"alpha, the weight of {before} against {tier}: {alpha.head:.2f} for heads, {alpha.tail:.2f} for tails.")
-        about = {"first": about, "second": part.about(), "alpha": alpha.as_dict()}
+        about = {"first": about, "second": part.describe(), "alpha": alpha.as_dict()}
         if tier == "cross":
             about["top"] = top
         before = f"{before} + {tier}"

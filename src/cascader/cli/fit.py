@@ -18,6 +18,7 @@ from cascader.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
     from cascader.models.embeddings.search import Search
+    from cascader.models.training import TrainingHistory
     from cascader.runs import FitPlan
 
 TiersOption = Annotated[
@@ -162,15 +163,15 @@ def _train(plan: "FitPlan", tier: str, wish: FitRequest, folder: Path, fixed: di
         return plan if is_written else plan.with_took(tier, _seconds(found.history_))
     _say_settings(wish.kg, tier, untrained, folder)
     earlier, limit = _earlier(folder, tier, wish.kg), plan.limit(tier)
-    seconds = wish.most_seconds if limit is None else max(limit - (time.monotonic() - started), 0.0)
+    seconds = wish.most_seconds if limit is None else max(limit - (time.monotonic() - started), 1e-9)
     if wish.is_searched(tier):
         search = Search(wish.kinds[tier], settings, wish.kg, folder / "search", fixed)
-        keep_tier(folder, tier, search.run(wish.trials, seconds / 60))
+        keep_tier(folder, tier, search.run(wish.trials, seconds))
         _say_trials(search)
         search.discard_weights()
         trained_seconds = sum(trial.seconds for trial in search.trials)
     else:
-        trained = untrained.fit(wish.kg, tier_folder(folder, tier), seconds / 60, **earlier)
+        trained = untrained.fit(wish.kg, folder=tier_folder(folder, tier), time_limit=seconds, **earlier)
         keep_tier(folder, tier, trained)
         _say_trained(trained.history_)
         trained_seconds = _seconds(trained.history_)
@@ -180,8 +181,8 @@ def _train(plan: "FitPlan", tier: str, wish: FitRequest, folder: Path, fixed: di
     return plan
 
 
-def _seconds(history: dict[str, Any]) -> float:
-    return float(history["seconds"] + history["preparing_seconds"])
+def _seconds(history: "TrainingHistory") -> float:
+    return history.seconds + history.preparing_seconds
 
 
 def _finish(plan: "FitPlan", wish: FitRequest, folder: Path) -> None:
@@ -234,11 +235,11 @@ def _say_settings(kg: KnowledgeGraph, tier: str, model: Any, folder: Path) -> No
     say_table(["setting", "value"], [[name, str(value)] for name, value in model.settings.as_dict().items()])
 
 
-def _say_trained(history: dict[str, Any]) -> None:
-    best = history["best_epoch"]
+def _say_trained(history: "TrainingHistory") -> None:
+    best = history.best_epoch
     chosen = f", best on valid after {best}" if best else "; there is no valid to choose on"
-    seconds, preparing = history["seconds"], history["preparing_seconds"]
-    say(f"Trained {history['epoch']} epochs in {seconds:.0f} s, after {preparing:.0f} s of preparing{chosen}.")
+    seconds, preparing = history.seconds, history.preparing_seconds
+    say(f"Trained {history.epochs} epochs in {seconds:.0f} s, after {preparing:.0f} s of preparing{chosen}.")
 
 
 def _say_trials(search: "Search") -> None:

@@ -87,10 +87,11 @@ def _already(preset: str, model: Any, wish: FitRequest) -> "PlannedTier":  # noq
 
 
 def _why_left_out(choice: "Choice", tiers: Sequence[str]) -> dict[str, str]:
-    from cascader.runs import in_words
+    from cascader.runs import format_duration
 
     why = {
-        tier: f"with it, {in_words(needed)} would pass before every tier has had a look at valid and all are tuned"
+        tier: f"with it, {format_duration(needed)} would pass before every tier has had a look at valid "
+        "and all are tuned"
         for tier, needed in choice.left_out.items()
     }
     behind = {tier: "it comes behind a tier that is left out" for tier in tiers if tier not in choice.presets}
@@ -113,16 +114,16 @@ def _trained(folder: Path, tier: str, wish: FitRequest, presets: Sequence[str]) 
 
 def say_plan(plan: "FitPlan", wish: FitRequest, has_texts: bool) -> None:
     """Print what will be trained, what it is predicted to take, and what is left out."""
-    from cascader.runs import in_words
+    from cascader.runs import format_duration
 
-    kg, within = wish.kg, "" if plan.budget is None else f", within {in_words(plan.budget)}"
+    kg, within = wish.kg, "" if plan.budget is None else f", within {format_duration(plan.budget)}"
     say(f"The plan for {kg.name}{within}: {len(kg.train):,} triples to train on, {len(kg.entities):,} entities.")
     rows = [
         [tier, wish.kinds[tier], planned.preset, f"{planned.parameters:,}", _predicted(planned.seconds, planned.share)]
         for tier, planned in plan.tiers.items()
     ]
-    rows.append(["tuning and calibration", "", "", "", in_words(plan.tuning_seconds)])
-    rows.append(["in all", "", "", "", in_words(plan.seconds)])
+    rows.append(["tuning and calibration", "", "", "", format_duration(plan.tuning_seconds)])
+    rows.append(["in all", "", "", "", format_duration(plan.seconds)])
     say_table(_COLUMNS, rows, numbers=_COLUMNS[3:])
     for tier, why in plan.left_out.items():
         say(f"Left out: {tier}; {why}.")
@@ -133,37 +134,39 @@ def say_plan(plan: "FitPlan", wish: FitRequest, has_texts: bool) -> None:
 
 
 def _predicted(seconds: float, share: float | None) -> str:
-    from cascader.runs import in_words
+    from cascader.runs import format_duration
 
     if seconds == 0:
         return "trained already"
     if share is None or seconds <= share:
-        return in_words(seconds)
-    return f"{in_words(share)} of {in_words(seconds)}"
+        return format_duration(seconds)
+    return f"{format_duration(share)} of {format_duration(seconds)}"
 
 
 def _say_too_small(plan: "FitPlan") -> None:
-    from cascader.runs import in_words
+    from cascader.runs import format_duration
 
     (tier, planned), *others = plan.tiers.items()
     if others or planned.share is None or planned.seconds <= planned.share:
         return
     if planned.epoch_seconds > planned.share:
-        say(f"The budget is shorter than one epoch of {tier}, {in_words(planned.epoch_seconds)}: it trains that one.")
+        epoch = format_duration(planned.epoch_seconds)
+        say(f"The budget is shorter than one epoch of {tier}, {epoch}: it trains that one.")
     else:
         say(f"The budget is too small for all epochs of {tier}: it trains for as long as there is.")
 
 
 def say_took(plan: "FitPlan") -> None:
     """Print what each part took beside what was predicted."""
-    from cascader.runs import in_words
+    from cascader.runs import format_duration
 
     if plan.took is None:
         return
-    parts = ", ".join(f"{tier} {in_words(planned.took or 0)}" for tier, planned in plan.tiers.items())
+    parts = ", ".join(f"{tier} {format_duration(planned.took or 0)}" for tier, planned in plan.tiers.items())
+    tuning = format_duration(plan.tuning_took or 0)
     say(
-        f"Took {in_words(plan.took)}, of which {parts}, tuning and calibration {in_words(plan.tuning_took or 0)}; "
-        f"at most {in_words(plan.seconds)} were predicted."
+        f"Took {format_duration(plan.took)}, of which {parts}, tuning and calibration {tuning}; "
+        f"at most {format_duration(plan.seconds)} were predicted."
     )
 
 

@@ -12,12 +12,11 @@ from pathlib import Path
 
 from cascader.errors import DataError, StorageError
 from cascader.progress import progress
-from cascader.storage import sha256_of
+from cascader.storage import CACHE_VARIABLE, cache_folder, sha256_of
 
 logger = logging.getLogger(__name__)
 
 MIRROR_VARIABLE = "CASCADER_MIRROR"
-CACHE_VARIABLE = "CASCADER_CACHE"
 _CHUNK_BYTES = 1 << 18
 _TIMEOUT_SECONDS = 30
 
@@ -33,14 +32,6 @@ class Source:
     home: str
     sha256: str | None = None
     size: int | None = None
-
-
-def cache_folder() -> Path:
-    """The folder that CASCADER_CACHE names, or the default cache folder of the platform."""
-    from platformdirs import user_cache_path
-
-    chosen = os.environ.get(CACHE_VARIABLE)
-    return Path(chosen) if chosen else user_cache_path("cascader")
 
 
 def locate(source: Source) -> Path | None:

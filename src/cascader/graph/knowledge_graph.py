@@ -121,6 +121,13 @@ class KnowledgeGraph:
         """The triples of several splits, one after the other; shape (triples, 3)."""
         return np.concatenate([self.split(split) for split in splits] or [self.train[:0]])
 
+    def sample(self, split: SplitName, count: int, seed: int) -> Triples:
+        """At most `count` random triples of a split, in their original order; shape (triples, 3)."""
+        triples = self.split(split)
+        if len(triples) <= count:
+            return triples
+        return triples[np.sort(np.random.default_rng(seed).choice(len(triples), count, replace=False))]
+
     def known(self, splits: Sequence[SplitName] = SPLITS) -> KnownAnswers:
         """The true answers that `splits` hold."""
         if tuple(splits) not in self._known:

@@ -104,6 +104,14 @@ class Queries:
         _, first, question_of = np.unique(keys, return_index=True, return_inverse=True)
         return replace(self[first], golds=None), question_of
 
+    def directed_relations(self, relation_count: int) -> IntArray:
+        """The relation of each query, or its inverse, `relation_count` higher, if it asks for the head; (queries,).
+
+        >>> Queries.from_triples(np.array([[0, 1, 2]], dtype=np.int32)).directed_relations(relation_count=3).tolist()
+        [1, 4]
+        """
+        return np.where(self.predicts_tail, 0, relation_count) + self.relations.astype(np.int64)
+
     def keys(self, entity_count: int, relation_count: int) -> IntArray:
         """One number a question, the same for the same (side, relation, anchor); shape (queries,)."""
         sided = self.predicts_tail.astype(np.int64) * relation_count + self.relations

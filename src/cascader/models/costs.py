@@ -1,4 +1,4 @@
-"""What a training will take on the machine at hand, from a few steps of it."""
+"""What a training will cost on the machine at hand, estimated from a few steps of it."""
 
 import math
 import time
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import median
 
-#: Steps are timed for so long, after one to warm up; a look and the like for two sizes.
+#: Steps are timed for this long, after one to warm up; work such as a validation is timed for two sizes.
 _SECONDS = 0.4
 _SIZES = (32, 128)
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a training takes, in seconds: once before it, for an epoch, and for a look at valid."""
+class TrainingCost:
+    """What a training costs, in seconds: once before it, for each epoch, and for each validation (`look`)."""
 
     preparing: float
     epoch: float
@@ -23,24 +23,24 @@ class Cost:
     parameters: int
 
     def seconds(self, epochs: int) -> float:
-        """So many epochs, with all that belongs to them."""
+        """The seconds for so many epochs, with preparing and validating."""
         return self.preparing + epochs * self.epoch + math.ceil(epochs / self.valid_every) * self.look
 
     @property
     def most(self) -> float:
-        """All epochs; valid mostly ends it before."""
+        """The seconds for all epochs; training usually stops before that, when valid no longer improves."""
         return self.seconds(self.epochs)
 
     @property
     def least(self) -> float:
-        """As much as is worth starting for: until the first look at valid."""
+        """The least that is worth starting for: the seconds until the first validation."""
         return self.seconds(min(self.epochs, self.valid_every))
 
 
 def seconds_per_step(steps: Iterator[object]) -> float:
-    """The median time of a step; the first one warms up, where there are others.
+    """The median time of a step; the first one only warms up, unless it is the only one.
 
-    Not the mean: one step that another program has held up would make a whole training seem long.
+    Not the mean: a single step that another program held up would make the whole training seem long.
     """
     times: list[float] = []
     before = time.perf_counter()
@@ -54,7 +54,7 @@ def seconds_per_step(steps: Iterator[object]) -> float:
 
 
 def seconds_for(work: Callable[[int], object], count: int, sizes: tuple[int, int] = _SIZES) -> float:
-    """What `work(count)` would take: done for two smaller counts, with a line through their times."""
+    """What `work(count)` would take, extrapolated linearly from two smaller counts."""
     small, large = (min(size, count) for size in sizes)
     if count == 0:
         return 0.0

@@ -1,19 +1,25 @@
-"""The floor under every model: answer with whatever answers most often."""
+"""The baseline under every model: answer with whatever answers most often."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.errors import DataError
+from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.models.model import FittedModel
+from cascader.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+    from torch import Tensor
 
 
-class Frequency:
+class Frequency(FittedModel):
     """Scores an entity by how often it fills the asked side of the relation in train, whatever the anchor.
 
-    It knows nothing of the anchor, so whatever a model gains over it was learnt about the question itself.
+    It knows nothing about the anchor, so whatever a model gains over it was learned about the question itself.
     Among entities that fill the side equally often, the one with more triples comes first.
 
     >>> kg = KnowledgeGraph.from_triples([("a", "treats", "x"), ("b", "treats", "x"), ("b", "treats", "y")])
@@ -22,33 +28,77 @@ class Frequency:
     ['x', 'y', 'b', 'a']
     """
 
+    name = "frequency"
+    tier = "frequency"
+
     counts_: "csr_array"  # (2 × relations, entities): the head side of each relation, then the tail side
     popularity_: FloatArray  # (entities,) in [0, 1)
 
-    def fit(self, kg: KnowledgeGraph) -> "Frequency":
-        """Count the train triples."""
+    def fit(
+        self,
+        kg: KnowledgeGraph,
+        *,
+        folder: str | Path | None = None,
+        time_limit: float | str | None = None,
+        earlier: Scorer | None = None,
+    ) -> Self:
+        """Count the train triples; there is nothing to resume, to limit or to complement."""
         from scipy.sparse import csr_array
 
-        self._relation_count = len(kg.relations)
         queries = Queries.from_triples(kg.train)
         ones = np.ones(len(queries), dtype=np.float32)
         shape = (2 * len(kg.relations), len(kg.entities))
-        self.counts_ = csr_array((ones, (self._rows(queries), queries.required_golds())), shape=shape)
+        rows = _rows(queries, len(kg.relations))
+        self.counts_ = csr_array((ones, (rows, queries.required_golds())), shape=shape)
         # Below 1, so that it only ever decides between equal counts.
         self.popularity_ = (kg.degrees() / (2 * len(kg.train) + 1)).astype(np.float32)
         return self
 
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
-        scores: FloatArray = self.counts_[self._rows(queries)].toarray() + self.popularity_
+        scores: FloatArray = self._counts()[self._rows(queries)].toarray() + self.popularity_
         return scores
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query; shape (candidates,)."""
         rows = np.repeat(self._rows(queries), candidates.counts)
-        counts: Any = self.counts_[rows, candidates.ids]
+        counts: Any = self._counts()[rows, candidates.ids]
         scores: FloatArray = counts + self.popularity_[candidates.ids]
         return scores
 
+    def for_new_entities(self, entities: Sequence[Entity], kg: KnowledgeGraph, nearness: FloatArray | None) -> Scorer:
+        """The model itself: its scores do not depend on the anchor."""
+        return self
+
     def _rows(self, queries: Queries) -> IntArray:
-        return queries.predicts_tail * self._relation_count + queries.relations
+        return _rows(queries, self._counts().shape[0] // 2)
+
+    def _counts(self) -> "csr_array":
+        if not hasattr(self, "counts_"):
+            raise self._not_fitted()
+        return self.counts_
+
+    def _tensors(self) -> "dict[str, Tensor]":
+        import torch
+
+        counts = self._counts().tocoo()
+        arrays = {"rows": counts.row, "entities": counts.col, "counts": counts.data, "popularity": self.popularity_}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def _take_tensors(self, tensors: "Mapping[str, Tensor]", kg: KnowledgeGraph, folder: Path) -> None:
+        from scipy.sparse import csr_array
+
+        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        self.popularity_ = arrays["popularity"]
+        if len(self.popularity_) != len(kg.entities) or arrays["rows"].max(initial=-1) >= 2 * len(kg.relations):
+            raise DataError(
+                f"{folder} has counts for {len(self.popularity_):,} entities, but {kg.name} has "
+                f"{len(kg.entities):,}, or other relations. It was fitted to another graph."
+            )
+        shape = (2 * len(kg.relations), len(kg.entities))
+        self.counts_ = csr_array((arrays["counts"], (arrays["rows"], arrays["entities"])), shape=shape)
+
+
+def _rows(queries: Queries, relation_count: int) -> IntArray:
+    """The row of `counts_` for each query; shape (queries,)."""
+    return queries.predicts_tail * relation_count + queries.relations

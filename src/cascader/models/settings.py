@@ -1,45 +1,86 @@
-"""Settings of a model in one value: checked when they are made, and listed when one is misspelt."""
+"""The settings of a model in one frozen value: every bound stands beside the field it bounds."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Self
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from cascader.errors import SettingsError
 
 
 @dataclass(frozen=True)
-class Settings:
-    """A frozen dataclass inherits this, and says what its numbers may be and which words it knows."""
+class Between:
+    """The bounds of a number, both included: `dim: Annotated[int, Between(1, 100_000)] = 200`."""
 
-    #: Lowest and highest value by name; a field of type int takes whole numbers only.
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {}
-    #: The words or numbers to choose from, by name.
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {}
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The base of all settings; a subclass is a frozen dataclass in which every field has a default.
+
+    Numbers are `Annotated[int, Between(...)]` or `Annotated[float, Between(...)]`, choices are a `Literal`.
+    """
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in self.ranges:
-                self._check_number(field.name, value, complete=field.type is int)
-            if field.name in self.choices and value not in self.choices[field.name]:
-                expected = ", ".join(map(str, self.choices[field.name]))
-                raise SettingsError(f"{field.name} is {value!r}, expected one of: {expected}.")
-
-    def _check_number(self, name: str, value: object, complete: bool) -> None:
-        low, high = self.ranges[name]
-        kinds = (int,) if complete else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-            kind = "a whole number" if complete else "a number"
-            raise SettingsError(f"{name} is {value!r}, expected {kind} from {low:g} to {high:g}.")
+        for name, hint in _hints(type(self)).items():
+            _check(name, getattr(self, name), hint)
 
     @classmethod
-    def of(cls, settings: dict[str, Any]) -> Self:
-        """Settings by name."""
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Build the settings from a mapping of names to values."""
         known = [field.name for field in fields(cls)]
-        unknown = [name for name in settings if name not in known]
-        if unknown:
-            raise SettingsError(f"there is no setting {unknown[0]!r}. The settings are: {', '.join(known)}.")
+        for name in settings:
+            if name not in known:
+                raise SettingsError(_unknown(name, known))
         return cls(**settings)
 
     def as_dict(self) -> dict[str, Any]:
         """The settings by name."""
         return asdict(self)
+
+    @classmethod
+    def kinds(cls) -> dict[str, Any]:
+        """The type of each setting without its bounds: `int`, `float`, `str`, or a `Literal`."""
+        return {name: _bare(hint) for name, hint in _hints(cls).items()}
+
+
+def _hints(settings: type[Settings]) -> dict[str, Any]:
+    hints = get_type_hints(settings, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(settings)}
+
+
+def _bare(hint: Any) -> Any:  # noqa: ANN401 - types are values of any type
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def _check(name: str, value: object, hint: Any) -> None:  # noqa: ANN401 - as above
+    """Check one value against the annotation of its field."""
+    kind = _bare(hint)
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise SettingsError(f"{name} is {value!r}, expected one of: {', '.join(map(str, get_args(kind)))}.")
+    if kind is str and not isinstance(value, str):
+        raise SettingsError(f"{name} is {value!r}, expected a string.")
+    for bounds in getattr(hint, "__metadata__", ()):
+        _check_number(name, value, bounds, is_whole=kind is int)
+
+
+def _check_number(name: str, value: object, bounds: Between, is_whole: bool) -> None:
+    kinds = (int,) if is_whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not bounds.low <= value <= bounds.high:
+        kind = "a whole number" if is_whole else "a number"
+        raise SettingsError(f"{name} is {value!r}, expected {kind} from {bounds.low:g} to {bounds.high:g}.")
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    """The message for a setting that does not exist; a British spelling is answered with the American one."""
+    if not known:
+        return f"there is no setting {name!r}: this model has none. Remove it."
+    american = re.sub(r"is(?=e|ation)", "iz", name).replace("our", "or")
+    if american in known:
+        return f"there is no setting {name!r}. Use the American spelling: {american}."
+    close = get_close_matches(name, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"there is no setting {name!r}.{hint} The settings are: {', '.join(known)}."

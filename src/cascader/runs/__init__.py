@@ -1,6 +1,6 @@
 """A run: a graph, the tiers fitted to it, and the answers they give."""
 
-from cascader.durations import in_words, parse_duration
+from cascader.durations import format_duration, parse_duration
 from cascader.runs.cost_estimates import MeasuredCosts
 from cascader.runs.new_entities import about_new, parse_entity
 from cascader.runs.plan import FitPlan, PlannedTier, load_plan, save_plan
@@ -51,7 +51,7 @@ __all__ = [
     "finish_run",
     "has_tier",
     "hash_of_tier",
-    "in_words",
+    "format_duration",
     "is_finished",
     "joined",
     "keep_graph",

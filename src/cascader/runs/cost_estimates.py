@@ -7,9 +7,8 @@ from typing import Any
 from cascader.cascade import Cascade
 from cascader.cascade.pruners import TopK
 from cascader.graph import KnowledgeGraph, Queries
-from cascader.models.costs import Cost, seconds_for
-from cascader.models.embeddings import EMBEDDINGS
-from cascader.models.embeddings.timing import time_embedding
+from cascader.models.costs import TrainingCost, seconds_for
+from cascader.models.registry import model_class
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
 from cascader.tuning import best_reranking, best_sum, split_valid, trial_count
@@ -43,12 +42,11 @@ class MeasuredCosts:
         repeats: int = 1,
     ) -> None:
         self._kg, self._kinds, self._settings_of, self._repeats = kg, kinds, settings_of, repeats
-        self._costs: dict[tuple[str, str], Cost] = {}
+        self._costs: dict[tuple[str, str], TrainingCost] = {}
         self._tuning: dict[tuple[str, ...], float] = {}
         self._models: dict[str, Scorer] = {}  # those measured last: no good, but as fast as trained ones
-        self._bases: Any = None
 
-    def of(self, tier: str, preset: str) -> Cost:
+    def of(self, tier: str, preset: str) -> TrainingCost:
         """What training a tier takes; the tiers before it must have been asked for before."""
         if (tier, preset) not in self._costs:
             self._costs[tier, preset] = self._measure(tier, preset)
@@ -70,24 +68,14 @@ class MeasuredCosts:
             self._tuning[tuple(tiers)] = self._measure_tuning(tiers)
         return self._tuning[tuple(tiers)]
 
-    def _measure(self, tier: str, preset: str) -> Cost:
+    def _measure(self, tier: str, preset: str) -> TrainingCost:
         settings = dict(self._settings_of(tier, preset))
-        if self._kinds[tier] in EMBEDDINGS:
-            model = EMBEDDINGS[self._kinds[tier]](**settings)
-            cost = time_embedding(model, self._kg)
-        else:
-            model, cost = self._measure_language(tier, settings)
+        model = model_class(self._kinds[tier])(**settings)
+        before = [name for name in self._models if name not in ("cross", tier)]
+        cost = model.dry_run(self._kg, self._sum(before))
         self._models[tier] = model
         repeats = self._repeats if tier == "kge" else 1
         return replace(cost, preparing=cost.preparing * repeats, epochs=cost.epochs * repeats)
-
-    def _measure_language(self, tier: str, settings: Mapping[str, Any]) -> tuple[Any, Cost]:
-        from cascader.models.text.timing import BaseModelCache, DryRunCross, DryRunDual
-
-        self._bases = self._bases or BaseModelCache()
-        model = (DryRunCross if tier == "cross" else DryRunDual)(**settings)
-        before = [name for name in self._models if name not in ("cross", tier)]
-        return model, model.measure(self._kg, self._sum(before), self._bases)
 
     def _sum(self, tiers: Sequence[str]) -> Scorer | None:
         """Tiers added up."""

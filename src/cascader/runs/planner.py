@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cascader.models.costs import Cost
+from cascader.models.costs import TrainingCost
 
 #: From the fastest to the most thorough.
 PRESETS = ("quick", "balanced", "best")
@@ -14,7 +14,7 @@ PRESETS = ("quick", "balanced", "best")
 class CostEstimator(Protocol):
     """What trainings and the tuning after them take."""
 
-    def of(self, tier: str, preset: str) -> Cost:
+    def of(self, tier: str, preset: str) -> TrainingCost:
         """What training a tier takes."""
         ...
 
@@ -73,7 +73,7 @@ def _fits(tier: str, better: str, chosen: Mapping[str, str], prices: CostEstimat
     return prices.floor(tier, better, chosen[tier]) <= left and prices.of(tier, better).most <= left
 
 
-def shares(costs: Mapping[str, Cost], seconds: float) -> dict[str, float]:
+def shares(costs: Mapping[str, TrainingCost], seconds: float) -> dict[str, float]:
     """The seconds of each tier: what it needs for a first look at valid, and of the rest as its epochs go."""
     least = sum(cost.least for cost in costs.values())
     if least > seconds:  # the first tier alone, for as long as there is

@@ -13,7 +13,8 @@ from cascader.cascade import Cascade
 from cascader.datasets import Frame, Split, load_graph, save_graph, triples_of
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side
-from cascader.models.embeddings.embedding import Embedding, load_embedding
+from cascader.models.embeddings.embedding import Embedding
+from cascader.models.registry import load_model
 from cascader.runs.new_entities import about_new, parse_entity
 from cascader.runs.prediction import Prediction, Verdict
 from cascader.runs.predictor import Predictor
@@ -34,24 +35,12 @@ _CHECKPOINT = "checkpoint.safetensors"
 _PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
 
 
-def _load_dual(folder: Path, kg: KnowledgeGraph) -> Any:  # noqa: ANN401 - a DualEncoder, imported when it is needed
-    from cascader.models.text import load_dual_encoder
-
-    return load_dual_encoder(folder, kg)
-
-
-def _load_cross(folder: Path, kg: KnowledgeGraph) -> Any:  # noqa: ANN401 - a CrossEncoder, likewise
-    from cascader.models.text import load_cross_encoder
-
-    return load_cross_encoder(folder, kg)
-
-
 #: The tiers that a run can have, in the order of the cascade, and how each is loaded.
 TIERS: dict[str, Callable[[Path, KnowledgeGraph], Any]] = {
-    "kge": load_embedding,
-    "kge2": load_embedding,
-    "dual": _load_dual,
-    "cross": _load_cross,
+    "kge": load_model,
+    "kge2": load_model,
+    "dual": load_model,
+    "cross": load_model,
 }
 #: Tiers that read each candidate together with its question: they only ever see what is left.
 READING_TIERS = ("cross",)

@@ -55,7 +55,7 @@ def budget_levels(run: Run) -> list[BudgetLevel]:
 
 def _single_level(run: Run) -> BudgetLevel:
     predictor = run.answering()
-    training = run.kge.about().get("training") or {}
+    training = run.kge.describe().get("training") or {}
     valid_mrr = training.get("valid_mrr") if predictor.calibration is not None else None
     return BudgetLevel(0, valid_mrr, _seconds_alone(predictor), predictor)
 

@@ -9,7 +9,7 @@ from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph
 from cascader.models.embeddings import EMBEDDINGS, EmbeddingSettings, search_space
 from cascader.models.embeddings.search import Search
-from tests.models.embeddings.test_fitting import line
+from tests.models.embeddings.test_training import line
 
 QUICK = {"epochs": 2, "valid_every": 1, "dim": 4}
 
@@ -67,7 +67,7 @@ def test_only_the_best_weights_are_kept(small_space, tmp_path):
 
 def test_when_the_time_is_up_it_starts_no_other_trial(small_space, tmp_path):
     search = Search("complex", QUICK, line(), tmp_path)
-    search.run(50, max_minutes=1e-9)
+    search.run(50, time_limit=1e-9)
     assert len(search.trials) == 1
 
 
@@ -75,10 +75,10 @@ def test_a_diverging_trial_is_written_down_and_the_search_goes_on(small_space, t
     kind = EMBEDDINGS["complex"]
     fit = kind.fit
 
-    def diverges_first(self, kg, folder, max_minutes):
+    def diverges_first(self, kg, **options):
         if self.settings.learning_rate == 0.1:  # the settings that the search starts from
             raise TrainingError("the loss became nan")
-        return fit(self, kg, folder, max_minutes)
+        return fit(self, kg, **options)
 
     monkeypatch.setattr(kind, "fit", diverges_first)
     search = Search("complex", QUICK, line(), tmp_path)
@@ -90,7 +90,7 @@ def test_a_diverging_trial_is_written_down_and_the_search_goes_on(small_space, t
 
 def test_a_search_of_other_settings_or_another_graph_is_not_gone_on_with(small_space, tmp_path):
     Search("complex", QUICK, line(), tmp_path).run(1)
-    with pytest.raises(DataError, match=r"trials\.json is a search with settings .* Name another folder"):
+    with pytest.raises(DataError, match=r"trials\.json is a search with settings .* Choose another folder"):
         Search("complex", {**QUICK, "dim": 5}, line(), tmp_path)
     with pytest.raises(DataError, match=r"trials\.json is a search with data_hash"):
         Search("complex", QUICK, line(30), tmp_path)
@@ -105,7 +105,7 @@ def test_what_cannot_be_searched_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("model", EMBEDDINGS)
-def test_every_setting_of_the_space_is_one_of_the_recipes(model):
+def test_every_setting_of_the_space_is_one_of_the_model(model):
     for name, values in search_space(model).items():
         for value in values if isinstance(values, list) else (values["low"], values["high"]):
             EMBEDDINGS[model](**{name: value})

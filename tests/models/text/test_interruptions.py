@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from safetensors.torch import load_file
 from cascader.graph import KnowledgeGraph
 from cascader.models import Frequency
 from cascader.models.text import CrossEncoder, DualEncoder
+from tests.models.embeddings.test_training import chosen_delay
 
 DUAL = {"dim": 8, "hidden": 16, "batch_size": 4, "valid_every": 5, "patience": 10**6}
 CROSS = {
@@ -48,7 +48,9 @@ def train(name, tiny_model, folder, length):
     kind, settings = TIERS[name]
     rows = [(f"abc {a}", "likes", f"xyz {b}") for a in "abcdef" for b in "uvwx"]
     kg = KnowledgeGraph.from_triples(rows[:20], valid=rows[20:], name="likes")
-    return kind(base=tiny_model, **settings, **{LENGTH[kind]: length}).fit(kg, folder, earlier=Frequency().fit(kg))
+    return kind(base=tiny_model, **settings, **{LENGTH[kind]: length}).fit(
+        kg, folder=folder, earlier=Frequency().fit(kg)
+    )
 
 
 @pytest.mark.parametrize("name", TIERS)
@@ -57,8 +59,8 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_weights(name, tiny_model, t
     kill_at_a_random_moment(name, tiny_model, killed)
     length = epochs_done(killed) + 3
     resumed, whole = (train(name, tiny_model, folder, length) for folder in (killed, uninterrupted))
-    assert resumed.history_["losses"] == whole.history_["losses"]
-    assert resumed.history_["valid"] == whole.history_["valid"]
+    assert resumed.history_.losses == whole.history_.losses
+    assert resumed.history_.valid == whole.history_.valid
     assert_same_tensors(killed / "checkpoint.safetensors", uninterrupted / "checkpoint.safetensors")
     for model, folder in ((resumed, killed), (whole, uninterrupted)):
         model.save(folder)
@@ -72,14 +74,14 @@ def kill_at_a_random_moment(name, tiny_model, folder):
     deadline = time.monotonic() + 120
     while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    time.sleep(random.uniform(0, 0.5))  # in the midst of an epoch, a look at valid or a checkpoint
+    time.sleep(chosen_delay(most=0.5))  # during an epoch, a validation or a checkpoint
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
 
 
 def epochs_done(folder):
     with safe_open(folder / "checkpoint.safetensors", framework="pt") as file:
-        return json.loads(file.metadata()["cascader"])["progress"]["epoch"]
+        return json.loads(file.metadata()["cascader"])["progress"]["epochs"]
 
 
 def assert_same_tensors(first, second):

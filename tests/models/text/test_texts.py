@@ -6,7 +6,7 @@ import pytest
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Entity, KnowledgeGraph
 from cascader.models.text.base_model import load_base_model
-from cascader.models.text.batches import token_batches
+from cascader.models.text.split_encoder import token_batches
 from cascader.models.text.texts import GraphTexts, Tokens, as_read, check_texts, phrase_of, text_of
 
 
@@ -60,7 +60,7 @@ def test_more_tokens_than_the_model_reads_are_refused(toy, base):
 @pytest.mark.parametrize(
     "names", [["Q1", "Q22", "Q333"], ["/m/027rn", "/m/06cx9", "/m/0abcd"], ["C0004057", "C0018681", "123"]]
 )
-def test_ids_of_a_catalogue_are_no_texts(names):
+def test_ids_of_a_catalog_are_not_texts(names):
     rows = [(names[0], "r", names[1]), (names[1], "r", names[2])]
     with pytest.raises(DataError, match="0 of 3 entities have a name in words"):
         check_texts(KnowledgeGraph.from_triples(rows))

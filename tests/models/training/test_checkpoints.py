@@ -7,12 +7,14 @@ from cascader.errors import DataError
 from cascader.models.training.checkpoints import Checkpoint
 
 
-def test_one_from_before_a_setting_existed_was_made_with_its_default(tmp_path):
-    path, defaults = tmp_path / "checkpoint.safetensors", {"dim": 9, "others": "counted"}
-    Checkpoint(path, {"dim": 4}).save({"x": torch.ones(2)}, {"epoch": 3})
-    tensors, progress = Checkpoint(path, {"dim": 4, "others": "counted"}, defaults).load()
-    assert (tensors["x"].tolist(), progress) == ([1, 1], {"epoch": 3})
+def test_one_that_was_made_with_other_settings_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    Checkpoint(path, {"dim": 4, "others": "counted"}).save({"x": torch.ones(2)}, {"epochs": 3})
+    tensors, progress = Checkpoint(path, {"dim": 4, "others": "counted"}).load()
+    assert (tensors["x"].tolist(), progress) == ([1, 1], {"epochs": 3})
     with pytest.raises(DataError, match="was made with others 'counted', but now it is 'masked'"):
-        Checkpoint(path, {"dim": 4, "others": "masked"}, defaults).load()
+        Checkpoint(path, {"dim": 4, "others": "masked"}).load()
     with pytest.raises(DataError, match="was made with dim 4, but now it is 9"):
-        Checkpoint(path, {"dim": 9, "others": "counted"}, defaults).load()
+        Checkpoint(path, {"dim": 9, "others": "counted"}).load()
+    with pytest.raises(DataError, match="was made with others 'counted', but now it is None"):
+        Checkpoint(path, {"dim": 4}).load()

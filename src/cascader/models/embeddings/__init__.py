@@ -1,6 +1,6 @@
 """Knowledge graph embeddings, the first tier: what the structure alone says."""
 
-from cascader.models.embeddings.embedding import Embedding, load_embedding
+from cascader.models.embeddings.embedding import Embedding
 from cascader.models.embeddings.external import PyKEENScorer, read_embedding
 from cascader.models.embeddings.interactions import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
 from cascader.models.embeddings.settings import EmbeddingSettings
@@ -15,7 +15,6 @@ __all__ = [
     "EmbeddingSettings",
     "RotatE",
     "TransE",
-    "load_embedding",
     "preset",
     "read_embedding",
     "search_space",

@@ -1,131 +1,158 @@
 """What all embeddings share: vectors for entities and relations, how they are trained, and how they score."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, Unpack
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
-from cascader.errors import DataError, NotFittedError, SettingsError
-from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
-from cascader.models.embeddings.settings import EmbeddingSettings
-from cascader.models.persistence import read_model, write_model
-from cascader.models.training import summary_of
+from cascader.errors import DataError, SettingsError
+from cascader.graph import BoolArray, Candidates, Entity, FloatArray, KnowledgeGraph, Queries
+from cascader.models.costs import TrainingCost
+from cascader.models.embeddings.settings import EmbeddingOptions, EmbeddingSettings
+from cascader.models.model import TrainedModel
+from cascader.models.settings import Settings
+from cascader.models.training import Schedule, Trainable
+from cascader.scoring.scorer import Scorer
 
-FORMAT = 1
 _PAIRS_AT_ONCE = 200_000
+#: A new entity is placed among its neighbors by text, the nearest counting most.
+_NEIGHBORS = 10
+_TEMPERATURE = 0.05
 
 
-class Embedding(ABC):
+class Embedding(TrainedModel):
     """Scores a triple from the vectors of its parts.
 
-    A relation has a second vector for being asked backwards: (?, r, t) is the question (t, r reversed, ?), so that a
-    formula only ever answers with tails (Lacroix et al., 2018). Reversed relations stand behind the others.
+    Each relation has a second vector for its inverse: (?, r, t) is asked as (t, r inverse, ?), so an interaction only
+    ever predicts tails (Lacroix et al., 2018). The inverse of relation r is relation `len(kg.relations) + r`.
     """
 
-    name: ClassVar[str]
-    #: Where a formula does better with other settings than `EmbeddingSettings` has.
-    defaults: ClassVar[dict[str, Any]] = {}
+    tier = "kge"
+    settings_class: ClassVar[type[Settings]] = EmbeddingSettings
+    settings: EmbeddingSettings
 
     entities_: Tensor  # (entities, entity width)
     relations_: Tensor  # (2 × relations, relation width)
 
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of EmbeddingSettings, by name
-        self.settings = EmbeddingSettings.of({**self.defaults, **settings})
-        self.history_: dict[str, Any] = {}
+    def __init__(self, **settings: Unpack[EmbeddingOptions]) -> None:
+        super().__init__(**settings)
 
-    # The formula: all that a model has of its own.
+    # The interaction: all that distinguishes one embedding from another.
 
     @abstractmethod
     def widths(self) -> tuple[int, int]:
-        """How many numbers an entity and a relation have."""
+        """How many real numbers an entity and a relation have."""
 
     @abstractmethod
-    def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
-        """Where the answer should be: (queries, entity width) from the vectors of anchors and relations."""
+    def transform(self, anchors: Tensor, relations: Tensor) -> Tensor:
+        """Predict the answer's vector from those of anchor and relation; shape (queries, entity width)."""
 
     @abstractmethod
-    def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
-        """How near each entity is to each expected answer: (queries, entities)."""
+    def similarity(self, predicted: Tensor, entities: Tensor) -> Tensor:
+        """The score of each entity as the answer to each query; shape (queries, entities)."""
 
-    def pairwise(self, expected: Tensor, entities: Tensor) -> Tensor:
-        """The same for pairs: row i of `expected` with row i of `entities`; (pairs,)."""
-        return (expected * entities).sum(dim=1)
+    def pairwise(self, predicted: Tensor, entities: Tensor) -> Tensor:
+        """The score of row i of `entities` for row i of `predicted`; shape (pairs,)."""
+        return (predicted * entities).sum(dim=1)
 
     def relation_scores(self, heads: Tensor, tails: Tensor, relations: Tensor) -> Tensor:
-        """Score all relations between two entities: (pairs, relations). Not every formula can."""
-        raise SettingsError(f"{self.name} cannot predict relations. Set relation_weight to 0, or take complex.")
+        """Score all relations between two entities; shape (pairs, relations). Not every interaction can."""
+        raise SettingsError(f"{self.name} cannot predict relations. Set relation_weight to 0, or use complex.")
 
     @abstractmethod
     def reversed(self, relations: Tensor) -> Tensor:
-        """The relation vectors that ask backwards, for embeddings that were trained without them."""
+        """The vectors of inverse relations, for embeddings that were trained without them."""
 
-    def sizes(self, vectors: Tensor) -> Tensor:
+    def norms(self, vectors: Tensor) -> Tensor:
         """The absolute values that regularizers keep small."""
         return vectors.abs()
 
     def initial(self, generator: torch.Generator, entity_count: int, relation_count: int) -> tuple[Tensor, Tensor]:
-        """The first vectors of entities and relations."""
+        """The initial vectors of entities and relations."""
         widths = self.widths()
         shapes = [(entity_count, widths[0]), (2 * relation_count, widths[1])]
         entities, relations = (torch.randn(*s, generator=generator) * self.settings.init_std for s in shapes)
         return entities, relations
 
-    # Learning.
+    # Learning. An embedding learns from the graph alone: it has no use for earlier tiers.
 
-    def fit(self, kg: KnowledgeGraph, folder: str | Path | None = None, max_minutes: float = np.inf) -> "Embedding":
-        """Train on the graph; with a `folder`, interrupted training goes on there where it stopped."""
-        from cascader.models.embeddings.training import fit
+    def _check_trainable(self, kg: KnowledgeGraph) -> None:
+        from cascader.models.embeddings.training import check_memory
 
-        fit(self, kg, None if folder is None else Path(folder), max_minutes)
-        return self
+        super()._check_trainable(kg)
+        check_memory(self, kg)
+
+    def _schedule(self, time_limit: float) -> Schedule:
+        return Schedule(self.settings.epochs, self.settings.valid_every, self.settings.patience, time_limit)
+
+    def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
+        from cascader.models.embeddings.training import EmbeddingTraining
+
+        return EmbeddingTraining(self, kg)
+
+    def _finish(self, training: Trainable) -> None:
+        self.entities_, self.relations_ = self.entities_.detach(), self.relations_.detach()
+
+    def dry_run(self, kg: KnowledgeGraph, earlier: Scorer | None = None) -> TrainingCost:
+        """Train for a moment and estimate the rest; the model can score afterwards, but has learned next to nothing."""
+        from cascader.models.embeddings.training import estimate_cost
+
+        self._check_trainable(kg)
+        return estimate_cost(self, kg)
 
     # Scoring.
 
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
         with torch.inference_mode():
-            return self.similarity(self._expected(queries), self.entities_).numpy()
+            return self.similarity(self._predicted(queries), self.entities_).numpy()
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query; shape (candidates,)."""
         with torch.inference_mode():
-            expected = self._expected(queries)
+            predicted = self._predicted(queries)
             rows, ids = torch.from_numpy(candidates.rows), torch.from_numpy(candidates.ids.astype(np.int64))
             scores = torch.empty(len(ids))
             for start in range(0, len(ids), _PAIRS_AT_ONCE):
                 some = slice(start, start + _PAIRS_AT_ONCE)
-                scores[some] = self.pairwise(expected[rows[some]], self.entities_[ids[some]])
+                scores[some] = self.pairwise(predicted[rows[some]], self.entities_[ids[some]])
             return scores.numpy()
 
-    def _expected(self, queries: Queries) -> Tensor:
+    def _predicted(self, queries: Queries) -> Tensor:
         if not hasattr(self, "entities_"):
-            raise NotFittedError(f"{self.name} has not been fitted. Call fit(kg), or load it from a folder.")
+            raise self._not_fitted()
         anchors = torch.from_numpy(queries.anchors.astype(np.int64))
-        relations = torch.from_numpy(directed(queries, len(self.relations_) // 2))
-        return self.translate(self.entities_[anchors], self.relations_[relations])
+        return self.predict_vectors(self.entities_[anchors], queries)
 
-    # Keeping.
+    def predict_vectors(self, anchors: Tensor, queries: Queries) -> Tensor:
+        """The predicted answers of queries whose anchors have these vectors; shape (queries, entity width)."""
+        relations = torch.from_numpy(queries.directed_relations(len(self.relations_) // 2))
+        return self.transform(anchors, self.relations_[relations])
 
-    def save(self, folder: str | Path) -> None:
-        """Write `model.safetensors`, then `model.json`."""
-        tensors = {"entities": self.entities_, "relations": self.relations_}
-        write_model(Path(folder), self.name, FORMAT, self.settings.as_dict(), self.history_, tensors)
+    def for_new_entities(self, entities: Sequence[Entity], kg: KnowledgeGraph, nearness: FloatArray | None) -> Scorer:
+        """Place each new entity at the mean of its nearest neighbors."""
+        if nearness is None:
+            raise DataError(
+                f"{self.name} has no vector for {entities[0].name!r}, which {kg.name} does not have. It can be placed "
+                "among its neighbors if a tier that reads texts says which entities those are: fit a dual encoder too."
+            )
+        return NeighborEmbedding.of(self, nearness, is_trained=kg.degrees() > 0)
 
-    @property
-    def parameter_count(self) -> int:
-        """How many numbers were learnt."""
-        return self.entities_.numel() + self.relations_.numel()
+    # Saving and loading.
 
-    def about(self) -> dict[str, Any]:
-        """What there is to tell beside a figure: settings, and how the training went."""
-        return {"model": self.name, "settings": self.settings.as_dict(), "training": summary_of(self.history_)}
+    def _tensors(self) -> dict[str, Tensor]:
+        return {"entities": self.entities_, "relations": self.relations_}
+
+    def _take_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> None:
+        self.load_vectors(tensors, kg)
 
     def load_vectors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph) -> "Embedding":
-        """Take vectors that were trained before, after a look at their shapes."""
+        """Use vectors that were trained before, after checking their shapes."""
         widths = self.widths()
         shapes = {
             "entities": (len(kg.entities), widths[0]),
@@ -142,16 +169,27 @@ class Embedding(ABC):
         return self
 
 
-def directed(queries: Queries, relation_count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The relation of each query, its reversed twin where the head is asked for; shape (queries,)."""
-    return np.where(queries.predicts_tail, 0, relation_count) + queries.relations.astype(np.int64)
+class NeighborEmbedding:
+    """An embedding that is asked about entities it has no vectors for: their neighbors' vectors stand in."""
 
+    def __init__(self, model: Embedding, vectors: Tensor) -> None:
+        self._model, self._vectors = model, vectors  # (new entities, entity width)
 
-def load_embedding(folder: str | Path, kg: KnowledgeGraph) -> Embedding:
-    """Read an embedding back that `save` has written."""
-    from cascader.models.embeddings.interactions import EMBEDDINGS
+    @classmethod
+    def of(cls, model: Embedding, nearness: FloatArray, is_trained: BoolArray) -> "NeighborEmbedding":
+        """Average the vectors of the nearest trained entities; `nearness` is (new entities, entities)."""
+        likely = np.where(is_trained, nearness, -np.inf)
+        order = np.argsort(-likely, axis=1, kind="stable")[:, : min(_NEIGHBORS, int(is_trained.sum()))]
+        weights = softmax(np.take_along_axis(likely, order, axis=1) / _TEMPERATURE, axis=1)  # (new, neighbors)
+        neighbors = model.entities_[torch.from_numpy(order)]  # (new, neighbors, entity width)
+        return cls(model, (torch.from_numpy(weights.astype(np.float32))[..., None] * neighbors).sum(dim=1))
 
-    saved, tensors = read_model(Path(folder), EMBEDDINGS, FORMAT)
-    model = EMBEDDINGS[saved["model"]](**saved["settings"])
-    model.history_ = saved["history"]
-    return model.load_vectors(tensors, kg)
+    def score_all(self, queries: Queries) -> FloatArray:
+        """Score every entity; shape (queries, entities)."""
+        with torch.inference_mode():
+            anchors = self._vectors[torch.from_numpy(queries.anchors.astype(np.int64))]
+            return self._model.similarity(self._model.predict_vectors(anchors, queries), self._model.entities_).numpy()
+
+    def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
+        """Score the candidates of each query; shape (candidates,)."""
+        return self.score_all(queries)[candidates.rows, candidates.ids]

@@ -1,4 +1,4 @@
-"""Embeddings that were trained elsewhere, as a first tier here."""
+"""Embeddings that were trained elsewhere, for use as a first tier."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from cascader.datasets.tables import read_table
 from cascader.errors import DataError, MissingExtraError
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
 from cascader.models.embeddings.embedding import Embedding
-from cascader.models.embeddings.interactions import EMBEDDINGS, ComplEx, RotatE
+from cascader.models.embeddings.interactions import EMBEDDINGS
 from cascader.storage import read_npy, read_tensors
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ def read_embedding(
 ) -> Embedding:
     """An embedding from two arrays (.npy or .safetensors) and two tables that name their rows.
 
-    DGL-KE, PBG and Marius write such files. Row i of `entities` belongs to the id in row i of `entity_ids`. Relations
-    without a reversed half are asked backwards by their formula: ComplEx conjugates, RotatE and TransE turn round,
-    RESCAL transposes.
+    DGL-KE, PBG and Marius write such files. Row i of `entities` belongs to the id in row i of `entity_ids`. Inverse
+    relations are derived: ComplEx conjugates, RotatE and TransE negate, RESCAL transposes.
 
     >>> import tempfile
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain")])
@@ -43,14 +42,13 @@ def read_embedding(
     (1, 2)
     """
     if model not in EMBEDDINGS:
-        raise DataError(f"there is no formula {model!r}. Choose one of: {', '.join(EMBEDDINGS)}.")
+        raise DataError(f"there is no embedding {model!r}. Choose one of: {', '.join(EMBEDDINGS)}.")
     entity_rows = _in_order(_array(Path(entities)), _ids(Path(entity_ids)), [e.id for e in kg.entities], "entity")
     relation_rows = _in_order(
         _array(Path(relations)), _ids(Path(relation_ids)), [r.id for r in kg.relations], "relation"
     )
     kind = EMBEDDINGS[model]
-    dim = entity_rows.shape[1] // (2 if kind in (ComplEx, RotatE) else 1)
-    embedding = kind(dim=dim)
+    embedding = kind(dim=entity_rows.shape[1] // kind(dim=1).widths()[0])  # complex numbers are two wide
     both = torch.cat([relation_rows, embedding.reversed(relation_rows)])
     return embedding.load_vectors({"entities": entity_rows, "relations": both}, kg)
 
@@ -75,9 +73,7 @@ def _ids(path: Path) -> list[str]:
 
 def _in_order(rows: Tensor, ids: list[str], wanted: list[str], kind: str) -> Tensor:
     if len(rows) != len(ids):
-        raise DataError(
-            f"there are {len(rows):,} {kind} vectors and {len(ids):,} ids. They must go together row by row."
-        )
+        raise DataError(f"there are {len(rows):,} {kind} vectors and {len(ids):,} ids. They must match row by row.")
     place = {id_: row for row, id_ in enumerate(ids)}
     missing = [id_ for id_ in wanted if id_ not in place]
     if missing:

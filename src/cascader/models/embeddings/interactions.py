@@ -1,6 +1,6 @@
-"""The four formulas of the paper, in real arithmetic: complex numbers are an order of magnitude slower on a CPU.
+"""The four interactions of the paper (Section 2.2), in real arithmetic: torch's complex numbers are ten times slower.
 
-A complex vector is its real parts, then its imaginary parts.
+A complex vector is stored as its real parts, then its imaginary parts.
 """
 
 import math
@@ -35,8 +35,8 @@ def _distances(left: Tensor, right: Tensor) -> Tensor:
     return torch.addmm(squares, left, right.T, alpha=-2).clamp_min(1e-12).sqrt()
 
 
-#: Distances are not products: small first vectors would all be equally near, and N3 pulls them together.
-_OF_DISTANCES: dict[str, Any] = {
+#: For distances, small initial vectors would all be equally near, and N3 would pull them together.
+_DISTANCE_DEFAULTS: dict[str, Any] = {
     "loss": "negative-sampling",
     "optimizer": "adam",
     "learning_rate": 1e-3,
@@ -46,7 +46,7 @@ _OF_DISTANCES: dict[str, Any] = {
 
 
 class RESCAL(Embedding):
-    """hᵀ R t, with a matrix for each relation (Nickel et al., 2011). The settings are those of `EmbeddingSettings`.
+    """hᵀ R t, with a matrix for each relation (Nickel et al., 2011). Its settings are those of `EmbeddingSettings`.
 
     >>> from cascader import KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
@@ -68,7 +68,7 @@ class RESCAL(Embedding):
         """A relation is a matrix, its rows one after the other."""
         return self.settings.dim, self.settings.dim**2
 
-    def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
+    def transform(self, anchors: Tensor, relations: Tensor) -> Tensor:
         """The row vector hᵀ R."""
         matrices = relations.view(-1, self.settings.dim, self.settings.dim)
         return torch.bmm(anchors[:, None, :], matrices)[:, 0]
@@ -77,13 +77,13 @@ class RESCAL(Embedding):
         """hᵀ R t = tᵀ Rᵀ h."""
         return relations.view(-1, self.settings.dim, self.settings.dim).mT.reshape(relations.shape)
 
-    def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
+    def similarity(self, predicted: Tensor, entities: Tensor) -> Tensor:
         """The dot product with every tail."""
-        return expected @ entities.T
+        return predicted @ entities.T
 
 
 class TransE(Embedding):
-    """-‖h + r - t‖ (Bordes et al., 2013). The settings are those of `EmbeddingSettings`.
+    """-‖h + r - t‖ (Bordes et al., 2013). Its settings are those of `EmbeddingSettings`.
 
     >>> from cascader import KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
@@ -92,13 +92,13 @@ class TransE(Embedding):
     """
 
     name = "transe"
-    defaults = _OF_DISTANCES
+    defaults = _DISTANCE_DEFAULTS
 
     def widths(self) -> tuple[int, int]:
-        """One number a coordinate."""
+        """One number for each coordinate."""
         return self.settings.dim, self.settings.dim
 
-    def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
+    def transform(self, anchors: Tensor, relations: Tensor) -> Tensor:
         """Move along the relation."""
         return anchors + relations
 
@@ -106,17 +106,17 @@ class TransE(Embedding):
         """Move back."""
         return -relations
 
-    def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
-        """The nearer, the better."""
-        return -_distances(expected, entities) if self.settings.norm == 2 else -torch.cdist(expected, entities, p=1)
+    def similarity(self, predicted: Tensor, entities: Tensor) -> Tensor:
+        """The nearer, the higher."""
+        return -_distances(predicted, entities) if self.settings.norm == 2 else -torch.cdist(predicted, entities, p=1)
 
-    def pairwise(self, expected: Tensor, entities: Tensor) -> Tensor:
-        """The same for pairs."""
-        return -torch.linalg.vector_norm(expected - entities, ord=self.settings.norm, dim=1)
+    def pairwise(self, predicted: Tensor, entities: Tensor) -> Tensor:
+        """The same for pairs; shape (pairs,)."""
+        return -torch.linalg.vector_norm(predicted - entities, ord=self.settings.norm, dim=1)
 
 
 class ComplEx(Embedding):
-    """Re⟨h, r, conj(t)⟩ (Trouillon et al., 2016). The settings are those of `EmbeddingSettings`.
+    """Re⟨h, r, conj(t)⟩ (Trouillon et al., 2016). Its settings are those of `EmbeddingSettings`.
 
     >>> from cascader import KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
@@ -127,10 +127,10 @@ class ComplEx(Embedding):
     name = "complex"
 
     def widths(self) -> tuple[int, int]:
-        """Real and imaginary part of each coordinate."""
+        """The real and the imaginary part of each coordinate."""
         return 2 * self.settings.dim, 2 * self.settings.dim
 
-    def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
+    def transform(self, anchors: Tensor, relations: Tensor) -> Tensor:
         """The complex product h r."""
         return _product(anchors, relations)
 
@@ -139,22 +139,22 @@ class ComplEx(Embedding):
         real, imaginary = _parts(relations)
         return torch.cat([real, -imaginary], dim=1)
 
-    def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
+    def similarity(self, predicted: Tensor, entities: Tensor) -> Tensor:
         """Re⟨h r, conj(t)⟩ is the dot product of the parts."""
-        return expected @ entities.T
+        return predicted @ entities.T
 
     def relation_scores(self, heads: Tensor, tails: Tensor, relations: Tensor) -> Tensor:
         """Re⟨h conj(t), r⟩, linear in r: one matrix product over all relations."""
         (a, b), (c, d) = _parts(heads), _parts(tails)
         return torch.cat([a * c + b * d, a * d - b * c], dim=1) @ relations.T
 
-    def sizes(self, vectors: Tensor) -> Tensor:
+    def norms(self, vectors: Tensor) -> Tensor:
         """The moduli of the coordinates."""
         return _moduli(vectors)
 
 
 class RotatE(Embedding):
-    """-‖h ∘ r - t‖, where r turns each complex coordinate by an angle (Sun et al., 2019).
+    """-‖h ∘ r - t‖, where r rotates each complex coordinate (Sun et al., 2019).
 
     >>> from cascader import KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
@@ -163,34 +163,34 @@ class RotatE(Embedding):
     """
 
     name = "rotate"
-    defaults = _OF_DISTANCES
+    defaults = _DISTANCE_DEFAULTS
 
     def widths(self) -> tuple[int, int]:
-        """Complex entities; an angle a coordinate for relations."""
+        """Entities are complex; a relation is one angle for each coordinate."""
         return 2 * self.settings.dim, self.settings.dim
 
-    def translate(self, anchors: Tensor, relations: Tensor) -> Tensor:
-        """Turn the anchor."""
+    def transform(self, anchors: Tensor, relations: Tensor) -> Tensor:
+        """Rotate the anchor."""
         return _product(anchors, torch.cat([relations.cos(), relations.sin()], dim=1))
 
-    def similarity(self, expected: Tensor, entities: Tensor) -> Tensor:
-        """The nearer, the better."""
-        return -_distances(expected, entities)
+    def similarity(self, predicted: Tensor, entities: Tensor) -> Tensor:
+        """The nearer, the higher."""
+        return -_distances(predicted, entities)
 
-    def pairwise(self, expected: Tensor, entities: Tensor) -> Tensor:
-        """The same for pairs."""
-        return -torch.linalg.vector_norm(expected - entities, dim=1)
+    def pairwise(self, predicted: Tensor, entities: Tensor) -> Tensor:
+        """The same for pairs; shape (pairs,)."""
+        return -torch.linalg.vector_norm(predicted - entities, dim=1)
 
     def reversed(self, relations: Tensor) -> Tensor:
-        """Turn back."""
+        """Rotate back."""
         return -relations
 
-    def sizes(self, vectors: Tensor) -> Tensor:
-        """The moduli of the coordinates; angles have none to keep small."""
+    def norms(self, vectors: Tensor) -> Tensor:
+        """The moduli of the coordinates; angles are not regularized."""
         return _moduli(vectors) if vectors.shape[1] == 2 * self.settings.dim else torch.zeros_like(vectors)
 
     def initial(self, generator: torch.Generator, entity_count: int, relation_count: int) -> tuple[Tensor, Tensor]:
-        """Any angle is as likely as another."""
+        """Angles are uniform."""
         entities, relations = super().initial(generator, entity_count, relation_count)
         return entities, relations.uniform_(-math.pi, math.pi, generator=generator)
 

@@ -1,4 +1,4 @@
-"""Search for an embedding's settings on valid, within a time limit; interrupted, it goes on where it stopped."""
+"""Search for an embedding's settings on valid, within a time limit; an interrupted search resumes."""
 
 import math
 import shutil
@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cascader.durations import parse_duration
 from cascader.errors import DataError, MissingExtraError, SettingsError, TrainingError
 from cascader.graph import KnowledgeGraph
-from cascader.models.embeddings.embedding import Embedding, load_embedding
+from cascader.models.embeddings.embedding import Embedding
 from cascader.models.embeddings.interactions import EMBEDDINGS
 from cascader.models.presets import search_space
+from cascader.models.training import CHECKPOINT
 from cascader.storage import read_json, write_json
 
 FORMAT = 1
@@ -19,7 +21,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Trial:
-    """One training: the settings that were tried, and what came of it."""
+    """One training: the settings that were tried, and the result."""
 
     changes: dict[str, Any]  # to the settings that the search started from
     valid_mrr: float | None  # None where the training diverged
@@ -28,33 +30,34 @@ class Trial:
 
 
 class Search:
-    """Trials of a model's settings, kept in a folder: `trials.json`, and the weights of the best one.
+    """Trials of a model's settings, recorded in a folder: `trials.json`, and the weights of the best trial.
 
-    The first trial takes the settings as they are, so that a search never ends below where it began. Optuna proposes
-    the others, from all earlier trials and a seed of the trial's own: asked again after an interruption, it says the
-    same. Settings that are `fixed` stay as they are.
+    The first trial uses the settings as given, so a search never ends below where it started. Optuna proposes the
+    others from all earlier trials and a seed for each trial, so a resumed search makes the same proposals. Settings
+    that are `fixed` are not changed.
     """
 
     def __init__(
         self, model: str, settings: dict[str, Any], kg: KnowledgeGraph, folder: Path, fixed: Collection[str] = ()
     ) -> None:
         if len(kg.valid) == 0:
-            raise DataError(f"{kg.name} has no valid triples to search on. Hold some back, or train without --trials.")
+            raise DataError(f"{kg.name} has no valid triples to search on. Hold some out, or train without --trials.")
         self._model, self._settings, self._kg, self._folder = model, settings, kg, folder
         self._space = {name: values for name, values in search_space(model).items() if name not in fixed}
         self._seed = int(EMBEDDINGS[model](**settings).settings.seed)
         self.trials = self._resumed()
 
-    def run(self, count: int, max_minutes: float = math.inf) -> Embedding:
+    def run(self, count: int, time_limit: float | str | None = None) -> Embedding:
         """Try until there are `count` trials, or no time is left for another; returns the best embedding."""
+        limit = parse_duration(time_limit)
         if count < 1:
             raise SettingsError(f"{count} trials were asked for, expected at least 1.")
         while len(self.trials) < count:
-            left = max_minutes - sum(trial.seconds for trial in self.trials) / 60
-            if self.trials and left <= 0:
+            left = limit - sum(trial.seconds for trial in self.trials)
+            if left <= 0:
                 break
-            self._try(max_minutes=left / (count - len(self.trials)))
-        return load_embedding(self._trial_folder(self.best), self._kg)
+            self._try(seconds=left / (count - len(self.trials)))
+        return EMBEDDINGS[self._model].load(self._trial_folder(self.best), self._kg)
 
     @property
     def best(self) -> int:
@@ -65,20 +68,19 @@ class Search:
             raise TrainingError("all trials diverged. Lower learning_rate.")
         return best
 
-    def _try(self, max_minutes: float) -> None:
+    def _try(self, seconds: float) -> None:
         changes = self._proposed() if self.trials else {}
         folder = self._trial_folder(len(self.trials))
         embedding = EMBEDDINGS[self._model](**{**self._settings, **changes})
         try:
-            embedding.fit(self._kg, folder, max_minutes)
+            embedding.fit(self._kg, folder=folder, time_limit=seconds)
         except TrainingError:
             self.trials.append(Trial(changes, None, 0, 0.0))
         else:
             history = embedding.history_
             embedding.save(folder)
-            (folder / "checkpoint.safetensors").unlink(missing_ok=True)
-            mrr = history["valid"][history["best_epoch"]]
-            self.trials.append(Trial(changes, mrr, history["epoch"], history["seconds"]))
+            (folder / CHECKPOINT).unlink(missing_ok=True)
+            self.trials.append(Trial(changes, history.best_valid, history.epochs, history.seconds))
         self._save()
 
     def _proposed(self) -> dict[str, Any]:
@@ -103,10 +105,10 @@ class Search:
                 )
         return dict(study.ask(space).params)
 
-    # Keeping.
+    # Saving and resuming.
 
     def discard_weights(self) -> None:
-        """Keep only the record of what was tried."""
+        """Delete all weights, and keep the record of the trials."""
         for folder in self._folder.glob("trial-*"):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -123,7 +125,7 @@ class Search:
         }
 
     def _save(self) -> None:
-        """Write down the trials, then give up the weights of all but the best."""
+        """Record the trials, then delete the weights of all but the best."""
         write_json(self._folder / "trials.json", {**self._identity(), "trials": [asdict(t) for t in self.trials]})
         for number, trial in enumerate(self.trials):
             if trial.valid_mrr is None or number != self.best:
@@ -137,7 +139,7 @@ class Search:
         for name, wanted in self._identity().items():
             if saved.get(name) != wanted:
                 raise DataError(
-                    f"{path} is a search with {name} {saved.get(name)!r}, but now it is {wanted!r}. Name another "
-                    "folder, or delete the file to start anew."
+                    f"{path} is a search with {name} {saved.get(name)!r}, but now it is {wanted!r}. Choose "
+                    "another folder, or delete the file to start over."
                 )
         return [Trial(**trial) for trial in saved["trials"]]

@@ -1,65 +1,66 @@
-"""How an embedding is trained, in one value."""
+"""The settings of an embedding's training."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Literal, TypedDict
 
-from cascader.models.settings import Settings
+from cascader.models.settings import Between, Settings
 
 Loss = Literal["1-vs-all", "k-vs-all", "1-vs-sample", "negative-sampling"]
+Norm = Literal[1, 2]
 Optimizer = Literal["adagrad", "adam"]
 Regularizer = Literal["none", "n3", "lp"]
 
 
 @dataclass(frozen=True)
 class EmbeddingSettings(Settings):
-    """All settings of a training; the defaults suit ComplEx on a small graph."""
+    """All settings of an embedding; the defaults suit ComplEx on a small graph."""
 
-    dim: int = 200  #: coordinates of an entity: complex numbers for ComplEx and RotatE, real ones for the others
+    dim: Annotated[int, Between(1, 100_000)] = 200  #: of an entity: complex numbers for ComplEx and RotatE, else real
     loss: Loss = "1-vs-all"
-    label_smoothing: float = 0.0
-    negatives: int = 256  #: entities sampled for a batch; only for 1-vs-sample and negative sampling
-    margin: float = 6.0  #: only for negative sampling
-    adversarial_temperature: float = 1.0  #: likewise; 0 weighs all negatives alike
-    norm: Literal[1, 2] = 2  #: of TransE's distance
+    label_smoothing: Annotated[float, Between(0, 0.999)] = 0.0
+    negatives: Annotated[int, Between(1, 10_000_000)] = 256  #: sampled per batch; for 1-vs-sample, negative-sampling
+    margin: Annotated[float, Between(-1e6, 1e6)] = 6.0  #: only for negative-sampling
+    adversarial_temperature: Annotated[float, Between(0, 1e6)] = 1.0  #: likewise; 0 weighs all negatives alike
+    norm: Norm = 2  #: of TransE's distance
     optimizer: Optimizer = "adagrad"
-    learning_rate: float = 0.1
-    batch_size: int = 500  #: rows: a question with its answers
-    answers_per_row: int = 1_000_000  #: at most; what is over gets further rows, and so steps of its own
-    epochs: int = 100
+    learning_rate: Annotated[float, Between(1e-9, 1e6)] = 0.1
+    batch_size: Annotated[int, Between(1, 10_000_000)] = 500  #: rows: a question with its answers
+    answers_per_row: Annotated[int, Between(1, 1_000_000)] = 1_000_000  #: at most; more answers get rows of their own
+    epochs: Annotated[int, Between(1, 1_000_000)] = 100
     regularizer: Regularizer = "n3"
-    regularizer_weight: float = 0.05
-    regularizer_power: float = 2.0  #: p of the Lp regularizer
-    relation_weight: float = 0.0  #: of predicting the relation from both entities (Chen et al., 2021)
-    dropout: float = 0.0  #: of the anchor's coordinates
-    relation_dropout: float = 0.0  #: of the relation's coordinates
-    init_std: float = 1e-3  #: standard deviation of the first weights
-    valid_every: int = 3  #: epochs between two looks at valid
-    patience: int = 4  #: looks without a gain before it stops
-    seed: int = 0
+    regularizer_weight: Annotated[float, Between(0, 1e6)] = 0.05
+    regularizer_power: Annotated[float, Between(1, 10)] = 2.0  #: p of the Lp regularizer
+    relation_weight: Annotated[float, Between(0, 1e6)] = 0.0  #: of relation prediction (Chen et al., 2021)
+    dropout: Annotated[float, Between(0, 0.99)] = 0.0  #: of the anchor's coordinates
+    relation_dropout: Annotated[float, Between(0, 0.99)] = 0.0  #: of the relation's coordinates
+    init_std: Annotated[float, Between(1e-9, 1e3)] = 1e-3  #: standard deviation of the initial weights
+    valid_every: Annotated[int, Between(1, 1_000_000)] = 3  #: epochs between validations
+    patience: Annotated[int, Between(1, 1_000_000)] = 4  #: validations without improvement before training stops
+    seed: Annotated[int, Between(0, 2**31 - 1)] = 0
 
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {
-        "dim": (1, 100_000),
-        "label_smoothing": (0, 0.999),
-        "negatives": (1, 10_000_000),
-        "margin": (-1e6, 1e6),
-        "adversarial_temperature": (0, 1e6),
-        "learning_rate": (1e-9, 1e6),
-        "batch_size": (1, 10_000_000),
-        "answers_per_row": (1, 1_000_000),
-        "epochs": (1, 1_000_000),
-        "regularizer_weight": (0, 1e6),
-        "regularizer_power": (1, 10),
-        "relation_weight": (0, 1e6),
-        "dropout": (0, 0.99),
-        "relation_dropout": (0, 0.99),
-        "init_std": (1e-9, 1e3),
-        "valid_every": (1, 1_000_000),
-        "patience": (1, 1_000_000),
-        "seed": (0, 2**31 - 1),
-    }
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "loss": get_args(Loss),
-        "norm": (1, 2),
-        "optimizer": get_args(Optimizer),
-        "regularizer": get_args(Regularizer),
-    }
+
+class EmbeddingOptions(TypedDict, total=False):
+    """The same settings as keywords, for type checkers and editors."""
+
+    dim: int
+    loss: Loss
+    label_smoothing: float
+    negatives: int
+    margin: float
+    adversarial_temperature: float
+    norm: Norm
+    optimizer: Optimizer
+    learning_rate: float
+    batch_size: int
+    answers_per_row: int
+    epochs: int
+    regularizer: Regularizer
+    regularizer_weight: float
+    regularizer_power: float
+    relation_weight: float
+    dropout: float
+    relation_dropout: float
+    init_std: float
+    valid_every: int
+    patience: int
+    seed: int

@@ -1,57 +1,34 @@
-"""Train an embedding: batches, losses, regularizers, and a look at valid."""
+"""Train an embedding: batches, losses, regularizers and validation."""
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, embedding
 
-from cascader.errors import DataError, SettingsError
+from cascader.errors import SettingsError
 from cascader.evaluation import evaluate
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.ragged import positions_within
-from cascader.models.embeddings.embedding import Embedding, directed
-from cascader.models.training import Schedule, train
-from cascader.models.training.checkpoints import Checkpoint
+from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
+from cascader.models.embeddings.embedding import Embedding
+from cascader.models.training.gradient_training import GradientTraining
 from cascader.models.training.losses import self_adversarial, softmax_loss
 from cascader.models.training.negatives import is_negative, sample_entities
-from cascader.models.training.optimizers import memory_of, restore_memory
+
+#: To time a training on a large graph, a sample is enough: a batch is no slower for the triples outside of it.
+_TIMED_TRIPLES = 20_000
 
 
-def fit(model: Embedding, kg: KnowledgeGraph, folder: Path | None, max_minutes: float) -> None:
-    """Train `model` on `kg`, and leave in it the vectors that were best on valid."""
-    check_trainable(model, kg)
-    settings, started = model.settings, time.monotonic()
-    training = Training(model, kg)
-    schedule = Schedule(settings.epochs, settings.valid_every, settings.patience, max_minutes)
-    history = train(training, schedule, _checkpoint(model, kg, folder), time.monotonic() - started)
-    model.entities_, model.relations_ = model.entities_.detach(), model.relations_.detach()
-    model.history_ = history.as_dict()
+def check_memory(model: Embedding, kg: KnowledgeGraph) -> None:
+    """Refuse a training that needs more memory than the machine has.
 
-
-def _checkpoint(model: Embedding, kg: KnowledgeGraph, folder: Path | None) -> Checkpoint | None:
-    if folder is None:
-        return None
-    # More epochs or more patience may be asked for later; anything else makes it another training.
-    settings = {k: v for k, v in model.settings.as_dict().items() if k not in ("epochs", "patience")}
-    identity = {"model": model.name, "data hash": kg.data_hash, **settings}
-    return Checkpoint(folder / "checkpoint.safetensors", identity, type(model)().settings.as_dict())
-
-
-def check_trainable(model: Embedding, kg: KnowledgeGraph) -> None:
-    """Refuse a graph without triples, and one that is too large for the machine."""
-    if len(kg.train) == 0:
-        raise DataError(f"{kg.name} has no train triples to learn from. Add some, or hold fewer back.")
-    _check_memory(model, kg)
-
-
-def _check_memory(model: Embedding, kg: KnowledgeGraph) -> None:
-    """Refuse what cannot fit: weights, gradients, the optimizer's memory, the best weights, and a batch of scores."""
+    It needs the weights, their gradients, the optimizer's state, the best weights, and a batch of scores.
+    """
     entity_width, relation_width = model.widths()
     weights = len(kg.entities) * entity_width + 2 * len(kg.relations) * relation_width
     needed = 4 * (6 * weights + 3 * model.settings.batch_size * len(kg.entities))
@@ -69,69 +46,69 @@ def _check_memory(model: Embedding, kg: KnowledgeGraph) -> None:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Questions with the answers that the loss needs."""
+    """Questions, and the answers that the loss needs."""
 
     anchors: Tensor
     relations: Tensor
     golds: Tensor  # (answers,)
-    rows: Tensor  # (answers,) the question that each answer belongs to
-    weights: Tensor  # (answers,) what each answer counts; in all, about one
+    rows: Tensor  # (answers,) the question of each answer
+    weights: Tensor  # (answers,) of each answer in the loss; they sum to about 1
     queries: Queries
 
 
-class Training:
-    """What the loop trains: an embedding on a graph."""
+class EmbeddingTraining(GradientTraining):
+    """The training of an embedding on a graph."""
 
     def __init__(self, model: Embedding, kg: KnowledgeGraph) -> None:
         settings = model.settings
         generator = torch.Generator().manual_seed(settings.seed)
         entities, relations = model.initial(generator, len(kg.entities), len(kg.relations))
         model.entities_, model.relations_ = entities.requires_grad_(), relations.requires_grad_()
-        self._model, self._kg, self._recipe = model, kg, settings
-        parameters = [model.entities_, model.relations_]
+        self._model, self._kg, self._settings = model, kg, settings
+        parameters = {"entities": model.entities_, "relations": model.relations_}
         kind = torch.optim.Adagrad if settings.optimizer == "adagrad" else torch.optim.Adam
-        self._optimizer: torch.optim.Optimizer = kind(parameters, lr=settings.learning_rate)
+        super().__init__(parameters, kind(list(parameters.values()), lr=settings.learning_rate))
         self._known = KnownAnswers(kg.train, len(kg.entities), len(kg.relations))
         self._facts = Queries.from_triples(kg.train)
         self._question_of = self._facts.unique()[1]
 
-    def train_epoch(self, epoch: int) -> float:
-        """Train on every fact once from each side, and return the mean loss."""
-        total, row_count = 0.0, 0
-        for loss, rows in self.steps(epoch):
-            total += loss * rows
-            row_count += rows
-            if not np.isfinite(total):
-                break  # no use to go on: the loop says so
-        return total / row_count
-
     def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
-        """Train an epoch batch by batch, each with its loss and how many rows it had."""
-        generator = torch.Generator().manual_seed(self._recipe.seed * 1_000_003 + epoch)
+        """Train an epoch batch by batch, and yield the loss and the number of rows of each."""
+        generator = torch.Generator().manual_seed(self._settings.seed * 1_000_003 + epoch)
         for batch in self._batches(epoch):
             self._optimizer.zero_grad()
             loss = self._loss(batch, generator)
             loss.backward()  # type: ignore[no-untyped-call]
-            # Said aloud, or torch warns that nobody has decided.
+            # Without an explicit choice, torch warns.
             with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
                 self._optimizer.step()
             yield loss.item(), len(batch.queries)
 
+    @property
+    def step_count(self) -> int:
+        """The number of batches in an epoch."""
+        return -(-_row_count(self._question_of, self.answers_per_row) // self._settings.batch_size)
+
+    @property
+    def answers_per_row(self) -> int:
+        """How many answers may share a row; sampled negatives are for one answer."""
+        return 1 if self._settings.loss == "negative-sampling" else self._settings.answers_per_row
+
     def _batches(self, epoch: int) -> Iterator[_Batch]:
-        rng = np.random.default_rng([self._recipe.seed, epoch])
+        rng = np.random.default_rng([self._settings.seed, epoch])
         facts, row_of = self._rows(rng)
         starts = np.searchsorted(row_of, np.arange(row_of[-1] + 2))  # of each row's facts
         order = rng.permutation(len(starts) - 1)
         answers_per_row = len(facts) / len(order)
-        for first in range(0, len(order), self._recipe.batch_size):
-            chosen = order[first : first + self._recipe.batch_size]
+        for first in range(0, len(order), self._settings.batch_size):
+            chosen = order[first : first + self._settings.batch_size]
             counts = starts[chosen + 1] - starts[chosen]
             rows = torch.from_numpy(np.repeat(np.arange(len(chosen)), counts))
             queries = self._facts[facts[starts[chosen]]]
             golds = self._facts.required_golds()[facts[np.repeat(starts[chosen], counts) + positions_within(counts)]]
             yield _Batch(
                 anchors=torch.from_numpy(queries.anchors.astype(np.int64)),
-                relations=torch.from_numpy(directed(queries, len(self._kg.relations))),
+                relations=torch.from_numpy(queries.directed_relations(len(self._kg.relations))),
                 golds=torch.from_numpy(golds.astype(np.int64)),
                 rows=rows,
                 weights=self._weights(rows, len(chosen), answers_per_row),
@@ -141,36 +118,35 @@ class Training:
     def _rows(self, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """The facts in the order of their rows, and the row of each; shapes (facts,).
 
-        Answers that share a row share its scores: the same loss as a row an answer, for far fewer products, but also
-        for fewer steps of the optimizer.
+        Answers that share a row share its scores: the loss is the same as with one row per answer, for far fewer
+        products, but also with fewer steps of the optimizer.
         """
-        at_most = 1 if self._recipe.loss == "negative-sampling" else self._recipe.answers_per_row
         shuffled = rng.permutation(len(self._facts))
         facts = shuffled[np.argsort(self._question_of[shuffled], kind="stable")]
         questions = self._question_of[facts]
         place = np.arange(len(facts)) - np.searchsorted(questions, questions)  # of a fact among its question's
-        is_first = place % at_most == 0
+        is_first = place % self.answers_per_row == 0
         return facts, np.cumsum(is_first) - 1
 
     def _weights(self, rows: Tensor, row_count: int, answers_per_row: float) -> Tensor:
-        """What each answer counts: all alike, or a question's answers as much as another's."""
-        if self._recipe.loss == "k-vs-all":
+        """The weight of each answer: all equal, or all questions equal."""
+        if self._settings.loss == "k-vs-all":
             return 1 / (row_count * torch.bincount(rows)[rows])
         return torch.full(rows.shape, 1 / (row_count * answers_per_row))
 
     def _loss(self, batch: _Batch, generator: torch.Generator) -> Tensor:
-        model, settings = self._model, self._recipe
+        model, settings = self._model, self._settings
         anchors = self._entities(batch.anchors)
         relations = embedding(batch.relations, model.relations_)
         golds = self._entities(batch.golds)
-        expected = model.translate(
+        predicted = model.transform(
             _dropped(anchors, settings.dropout, generator), _dropped(relations, settings.relation_dropout, generator)
         )
         if settings.loss == "negative-sampling":
-            loss = self._sampled_loss(batch, expected, golds, generator)
+            loss = self._sampled_loss(batch, predicted, golds, generator)
         else:
             entities, answers = self._compared(batch.golds, generator)
-            scores = model.similarity(expected, entities)
+            scores = model.similarity(predicted, entities)
             loss = softmax_loss(scores, batch.rows, answers, batch.weights, settings.label_smoothing)
         if settings.relation_weight:
             scores = model.relation_scores(anchors.index_select(0, batch.rows), golds, model.relations_)
@@ -183,36 +159,36 @@ class Training:
         return loss
 
     def _entities(self, places: Tensor) -> Tensor:
-        """Vectors of entities; shape (places, entity width)."""
-        # embedding() and not indexing: its gradient adds up in a fixed order, so that a resumed training is the same.
-        # A sparse gradient spares the optimizer the entities that a batch has not touched.
-        is_sparse = self._recipe.loss == "1-vs-sample" and self._recipe.optimizer == "adagrad"
+        """The vectors of entities; shape (places, entity width)."""
+        # embedding(), not indexing: its gradient is summed in a fixed order, so a resumed training is the same.
+        # With a sparse gradient, the optimizer skips the entities that are not in the batch.
+        is_sparse = self._settings.loss == "1-vs-sample" and self._settings.optimizer == "adagrad"
         return embedding(places, self._model.entities_, sparse=is_sparse)
 
     def _compared(self, golds: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The vectors that the answers are compared with, (entities, entity width), and where the answers stand."""
-        if self._recipe.loss != "1-vs-sample":
+        """The vectors that answers are compared with, (entities, entity width), and the answers' places among them."""
+        if self._settings.loss != "1-vs-sample":
             return self._model.entities_, golds
-        sampled = sample_entities(self._recipe.negatives, len(self._kg.entities), generator)
+        sampled = sample_entities(self._settings.negatives, len(self._kg.entities), generator)
         compared: Tensor = torch.unique(torch.cat([golds, sampled]))
         return self._entities(compared), torch.searchsorted(compared, golds)
 
-    def _sampled_loss(self, batch: _Batch, expected: Tensor, golds: Tensor, generator: torch.Generator) -> Tensor:
-        model, settings = self._model, self._recipe
+    def _sampled_loss(self, batch: _Batch, predicted: Tensor, golds: Tensor, generator: torch.Generator) -> Tensor:
+        model, settings = self._model, self._settings
         sampled = sample_entities(settings.negatives, len(self._kg.entities), generator)
         negative = is_negative(sampled, self._known.of(batch.queries), len(self._kg.entities))
         return self_adversarial(
-            model.pairwise(expected, golds),
-            model.similarity(expected, self._entities(sampled)),
+            model.pairwise(predicted, golds),
+            model.similarity(predicted, self._entities(sampled)),
             negative,
             settings.margin,
             settings.adversarial_temperature,
         )
 
     def _penalty(self, used: Tensor) -> Tensor:
-        """Keep what a batch uses small, the frequent more often (Lacroix et al., 2018); shape (vectors,)."""
-        power = 3.0 if self._recipe.regularizer == "n3" else self._recipe.regularizer_power
-        return (self._model.sizes(used) ** power).sum(dim=1)
+        """Regularize the vectors of a batch, so frequent ones more often (Lacroix et al., 2018); shape (vectors,)."""
+        power = 3.0 if self._settings.regularizer == "n3" else self._settings.regularizer_power
+        return (self._model.norms(used) ** power).sum(dim=1)
 
     def validate(self) -> float | None:
         """The MRR on valid."""
@@ -221,26 +197,44 @@ class Training:
         with torch.no_grad():
             return evaluate(self._model, self._kg, "valid").mrr
 
-    def weights(self) -> dict[str, Tensor]:
-        """The vectors."""
-        return {"entities": self._model.entities_.detach(), "relations": self._model.relations_.detach()}
-
-    def optimizer_state(self) -> dict[str, Tensor]:
-        """What the optimizer remembers of each vector."""
-        return memory_of(self._optimizer)
-
-    def load(self, weights: Mapping[str, Tensor], optimizer_state: Mapping[str, Tensor] | None) -> None:
-        """Take vectors, and the optimizer's memory if it is to go on."""
-        with torch.no_grad():
-            self._model.entities_.copy_(weights["entities"])
-            self._model.relations_.copy_(weights["relations"])
-        if optimizer_state:
-            restore_memory(self._optimizer, optimizer_state)
-
 
 def _dropped(vectors: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Set a share of the coordinates to nought, and make up for it in the others."""
+    """Set a share of the coordinates to 0, and scale up the others to compensate."""
     if not share:
         return vectors
     kept = torch.rand(vectors.shape, generator=generator) >= share
     return vectors * kept / (1 - share)
+
+
+def _row_count(question_of: IntArray, answers_per_row: int) -> int:
+    """How many rows it takes to ask every question, given the question of each fact."""
+    return int(np.ceil(np.bincount(question_of) / answers_per_row).sum())
+
+
+def estimate_cost(model: Embedding, kg: KnowledgeGraph) -> TrainingCost:
+    """Time a few batches and a few validation queries, and estimate the whole training from them."""
+    settings, sample = model.settings, _sample(kg)
+    started = time.perf_counter()
+    training = EmbeddingTraining(model, sample)
+    preparing = (time.perf_counter() - started) * len(kg.train) / len(sample.train)
+    step = seconds_per_step(training.steps(1))
+    model.entities_, model.relations_ = model.entities_.detach(), model.relations_.detach()
+
+    def validate(count: int) -> None:
+        evaluate(model, replace(sample, valid=sample.valid[:count]), "valid")
+
+    rows = _row_count(Queries.from_triples(kg.train).unique()[1], training.answers_per_row)
+    return TrainingCost(
+        preparing=preparing,
+        epoch=step * -(-rows // settings.batch_size),
+        look=seconds_for(validate, len(kg.valid)),
+        epochs=settings.epochs,
+        valid_every=settings.valid_every,
+        parameters=model.parameter_count,
+    )
+
+
+def _sample(kg: KnowledgeGraph) -> KnowledgeGraph:
+    if len(kg.train) <= _TIMED_TRIPLES:
+        return kg
+    return replace(kg, train=np.random.default_rng(0).permutation(kg.train)[:_TIMED_TRIPLES])

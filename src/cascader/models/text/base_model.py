@@ -3,7 +3,6 @@
 import hashlib
 import os
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +18,40 @@ DEFAULT_BASE = "all-MiniLM-L6-v2"
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A pretrained language model: what cuts texts into tokens, and what reads them."""
+    """A pretrained language model: a tokenizer and an encoder."""
 
     name: str
     tokenizer: Any
-    encoder: Any  # transformers' own, of the BERT family
+    encoder: Any  # a transformers model of the BERT family
 
     @property
     def width(self) -> int:
-        """How many numbers it gives a token."""
+        """The width of a token's state."""
         return int(self.encoder.config.hidden_size)
 
     @property
     def layer_count(self) -> int:
-        """How many layers read a text, one after the other."""
+        """The number of layers."""
         return int(self.encoder.config.num_hidden_layers)
 
     @property
     def token_limit(self) -> int:
-        """The longest text it can read, in tokens."""
+        """The length of the longest input, in tokens."""
         return int(self.encoder.config.max_position_embeddings)
 
     @property
     def layers(self) -> nn.ModuleList:
-        """Its layers, from the bottom up."""
+        """The layers, from the bottom up."""
         layers: nn.ModuleList = self.encoder.encoder.layer
         return layers
 
     def embed(self, tokens: Tensor, types: Tensor) -> Tensor:
-        """What the lowest layer reads: (texts, tokens, width)."""
+        """The input of the lowest layer; shape (texts, tokens, width)."""
         embedded: Tensor = self.encoder.embeddings(input_ids=tokens, token_type_ids=types)
         return embedded
 
     def fingerprint(self) -> str:
-        """A hash of all weights: two models with the same one give the same vectors."""
+        """A hash of all weights: models with the same hash give the same vectors."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self.encoder.state_dict().items()):
             digest.update(name.encode())
@@ -60,15 +59,20 @@ class BaseModel:
         return digest.hexdigest()
 
     def save(self, folder: Path) -> None:
-        """Write weights, settings and tokenizer as transformers reads them."""
+        """Write weights, configuration and tokenizer in transformers' layout."""
         with replaced_folder(folder) as temporary:
             self.encoder.save_pretrained(temporary)
             self.tokenizer.save_pretrained(temporary)
 
 
 def load_base_model(name: str = DEFAULT_BASE) -> BaseModel:
-    """Load by name: the default one, a folder in transformers' layout, or a model of the hub."""
-    transformers = _quiet_transformers()
+    """Load a model by name: the default one, a folder in transformers' layout, or a model on the Hugging Face Hub."""
+    # Without these lines, tokenizers warns after a fork, and transformers writes to standard error.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import transformers
+
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     source = _default_folder() if name == DEFAULT_BASE else name
     if Path(source).is_dir():
         _check_folder(Path(source))
@@ -77,16 +81,15 @@ def load_base_model(name: str = DEFAULT_BASE) -> BaseModel:
         encoder = transformers.AutoModel.from_pretrained(source, torch_dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"cannot load the language model {name!r}: {_first_line(error)} Name a folder that holds one, a model of "
-            f"the hub with the network on, or take the default, {DEFAULT_BASE}."
+            f"cannot load the language model {name!r}: {_first_line(error)} Name a folder that holds one, a model "
+            f"on the Hugging Face Hub, with a network connection, or use the default, {DEFAULT_BASE}."
         ) from error
     if not hasattr(encoder, "embeddings") or not hasattr(getattr(encoder, "encoder", None), "layer"):
         raise SettingsError(
-            f"{name} is a {type(encoder).__name__}, expected a model of the BERT family. Take, for instance, "
-            f"{DEFAULT_BASE}."
+            f"{name} is a {type(encoder).__name__}, expected a model of the BERT family, such as {DEFAULT_BASE}."
         )
     if getattr(encoder, "pooler", None) is not None:
-        encoder.pooler = None  # we pool ourselves; its weights would only be carried along
+        encoder.pooler = None  # pooling is done here; its weights would only take up space
     return BaseModel(name, tokenizer, encoder.eval())
 
 
@@ -108,15 +111,6 @@ def _check_folder(folder: Path) -> None:
                 f"{folder} has no {file}, expected {what} in transformers' layout. Save one there with "
                 "save_pretrained, model and tokenizer both."
             )
-
-
-def _quiet_transformers() -> Any:  # noqa: ANN401 - a module
-    # Transformers speaks to standard error of its own accord; what matters we say ourselves.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    transformers: Any = import_module("transformers")
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    return transformers
 
 
 def _first_line(error: Exception) -> str:

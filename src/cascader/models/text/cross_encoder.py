@@ -1,117 +1,126 @@
-"""Tier 3: a cross encoder. It reads the question and a candidate together, and only those candidates that are left."""
+"""Tier 3: the cross encoder (Section 2.2 of the paper, after KG-BERT).
+
+It reads each candidate together with its question, so it is only asked about the candidates that the earlier tiers
+leave (Section 3).
+"""
 
 import copy
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cascader.cascade.alphas import best_reranking
 from cascader.cascade.pruners import TopK
-from cascader.errors import DataError, NotFittedError, SettingsError
+from cascader.errors import DataError, SettingsError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
+from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, load_base_model
-from cascader.models.text.batches import token_batches
 from cascader.models.text.cross_training import CrossTraining
 from cascader.models.text.heads import MatchingHead, PairHead
-from cascader.models.text.int8 import Int8Layers, UpperLayers, export_int8
-from cascader.models.text.match_pretraining import pretrain_matching
+from cascader.models.text.match_pretraining import MatchTraining, pretrain_matching
 from cascader.models.text.pairs import PairEncoder, Pairs
-from cascader.models.text.precision import Layers, in_bfloat16, in_int8
-from cascader.models.text.sampling import sampled
-from cascader.models.text.settings import CrossSettings
-from cascader.models.text.text_model import LanguageTier, under_prefix, with_prefix
+from cascader.models.text.precision import Int8Layers, Layers, UpperLayers, export_int8, in_bfloat16, in_int8
+from cascader.models.text.settings import CrossOptions, CrossSettings
+from cascader.models.text.split_encoder import token_batches
+from cascader.models.text.text_model import TextModel, under_prefix, with_prefix
 from cascader.models.text.texts import GraphTexts, Tokens, text_of
-from cascader.models.training import Trainable
+from cascader.models.text.timing import leave_blank, load_timed, seconds_for_hard_negatives
+from cascader.models.training import Int8Check, Schedule, Trainable
 from cascader.progress import progress
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_tensors, write_tensors
 
-#: Where each text is looked at once: enough pairs to have many texts in common.
+#: With factored attention: enough pairs to share many texts.
 _PAIRS_AT_ONCE = 8192
 _PAIRS_TO_MEASURE = 192
-#: What eight bits may cost in valid MRR.
+#: How much valid MRR int8 may cost.
 _INT8_LOSS = 0.002
 
 
-class CrossEncoder(LanguageTier[CrossSettings]):
+class CrossEncoder(TextModel):
     """Scores an answer by reading it together with the question.
 
-    The settings are those of `CrossSettings`. `fit(kg, earlier=kge)` learns to tell golds from what the earlier tiers
-    like best, and stops when reranking their top no longer gains on valid.
+    Its settings are those of `CrossSettings`. `fit(kg, earlier=kge)` learns to tell golds from the entities that the
+    earlier tiers rank highest, and stops when reranking their top no longer improves on valid.
 
     >>> from cascader import Candidates, Entity, KnowledgeGraph, Relation
     >>> entities = Entity("d", "aspirin", "a drug against pain"), Entity("s", "pain", "a feeling that hurts")
     >>> kg = KnowledgeGraph("drugs", entities, (Relation("r", "treats"),), [[0, 0, 1]], [], [])
     >>> cross = CrossEncoder(split_layer=5, rounds=1).fit(kg)
-    >>> cross.score(kg.query("aspirin", "treats"), Candidates.from_lists([[1]])).shape  # pain alone is read
+    >>> cross.score(kg.query("aspirin", "treats"), Candidates.from_lists([[1]])).shape  # only pain is read
     (1,)
     """
 
     name = "cross"
-    beside_earlier = "to rerank"
+    tier = "cross"
+    reads_pairs: ClassVar[bool] = True
+    settings_class: ClassVar[type[Settings]] = CrossSettings
+    settings: CrossSettings
+
     _layers: Layers
 
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of CrossSettings, by name
-        super().__init__(CrossSettings.of(settings))
-        self.pairs_scored = 0  #: how many pairs it has read so far, each distinct pair of a call once
+    def __init__(self, **settings: Unpack[CrossOptions]) -> None:
+        super().__init__(**settings)
 
     # Learning.
 
+    def _schedule(self, time_limit: float) -> Schedule:
+        return Schedule(self.settings.rounds, self.settings.valid_every, self.settings.patience, time_limit)
+
     def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
         self._build(load_base_model(self.settings.base), kg)
-        self._reader.read_all()
+        self._encoder.read_all()
         if isinstance(self._head, MatchingHead):
-            pretrain_matching(self._head.match, self._reader, kg, self.settings.pretraining_epochs, self.settings.seed)
-        self._layers = UpperLayers(self._reader.upper, self._head)
-        queries = Queries.from_triples(sampled(kg.valid, self.settings.valid_triples, self.settings.seed))
+            epochs, seed = self.settings.pretraining_epochs, self.settings.seed
+            pretrain_matching(self._head.match, self._encoder, kg, epochs, seed)
+        self._layers = UpperLayers(self._encoder.upper, self._head)
+        queries = Queries.from_triples(kg.sample("valid", self.settings.valid_triples, self.settings.seed))
 
-        def judge() -> float | None:
-            """How well the top of the earlier tier is reranked now."""
+        def validate() -> float | None:
+            """The MRR after reranking the top of the earlier tiers."""
             if len(queries) == 0 or earlier is None:
                 return None
             return best_reranking(earlier, self, kg, queries, TopK(self.settings.valid_top_k)).mrr
 
-        return CrossTraining(self._reader, self._head, self.settings, kg, earlier, judge)
-
-    def _length(self) -> int:
-        return self.settings.rounds
+        return CrossTraining(self._encoder, self._head, self.settings, kg, earlier, validate)
 
     def _finish(self, training: Trainable) -> None:
-        self._ready()
+        self._prepare_scoring()
         if self.settings.precision == "int8":
             self._try_int8(training.validate)
 
-    def _ready(self) -> None:
-        """Score from now on, and train no more."""
-        self._reader.eval()
+    def _prepare_scoring(self) -> None:
+        self._encoder.eval()
         self._head.eval()
-        layers = UpperLayers(self._reader.upper, self._head).eval()
+        layers = UpperLayers(self._encoder.upper, self._head).eval()
         self._layers = in_bfloat16(layers) if self.settings.precision == "bfloat16" else layers
 
-    def _try_int8(self, judge: Callable[[], float | None]) -> None:
-        """Score in eight bits if valid sees next to no difference, and write down what it saw."""
-        if self._reader.has_single_joint_layer:  # next to nothing is left to be made faster
+    def _try_int8(self, validate: Callable[[], float | None]) -> None:
+        """Score in int8 if that makes next to no difference on valid, and record the difference."""
+        if self._encoder.has_single_joint_layer:  # there is next to nothing to speed up
             return
-        whole, before = self._layers, judge()
-        self._layers = in_int8(UpperLayers(self._reader.upper, self._head).eval(), self._base.width)
-        after = judge()
+        float32, before = self._layers, validate()
+        self._layers = in_int8(UpperLayers(self._encoder.upper, self._head).eval(), self._base.width)
+        after = validate()
         is_used = before is not None and after is not None and abs(before - after) < _INT8_LOSS
         if not is_used:
-            self._layers = whole
-        self.history_["int8"] = {"float32_mrr": before, "int8_mrr": after, "is_used": is_used}
+            self._layers = float32
+        self.history_.int8 = Int8Check(before, after, is_used)
 
     def _build(self, base: BaseModel, kg: KnowledgeGraph) -> None:
         self._base, self._relation_count, self._entity_count = base, len(kg.relations), len(kg.entities)
         texts = GraphTexts.of(kg, base, self.settings.max_tokens)
-        self._reader = PairEncoder(base, texts, self.settings.split_layer)
-        if self.settings.pretraining_epochs and not self._reader.has_single_joint_layer:
+        self._encoder = PairEncoder(base, texts, self.settings.split_layer)
+        if self.settings.pretraining_epochs and not self._encoder.has_single_joint_layer:
             raise SettingsError(
-                f"pretraining_epochs is {self.settings.pretraining_epochs}, but {len(self._reader.upper)} layers see "
-                f"the pair: only where it is one can texts be matched. Set split_layer={base.layer_count - 1}, or "
+                f"pretraining_epochs is {self.settings.pretraining_epochs}, but {len(self._encoder.upper)} layers see "
+                f"the pair: texts can only be matched if it is one. Set split_layer={base.layer_count - 1}, or "
                 "pretraining_epochs=0."
             )
         head = MatchingHead if self.settings.pretraining_epochs else PairHead
@@ -119,94 +128,133 @@ class CrossEncoder(LanguageTier[CrossSettings]):
             torch.manual_seed(self.settings.seed)
             self._head: PairHead = head(base.width, len(kg.relations))
 
+    def dry_run(self, kg: KnowledgeGraph, earlier: Scorer | None = None) -> TrainingCost:
+        """Train for a moment and estimate the rest; the model can score afterwards, but has learned next to nothing."""
+        self._check_trainable(kg)
+        settings = self.settings
+        base, loading = load_timed(settings.base)
+        started = time.perf_counter()
+        self._build(base, kg)
+        tokenizing = time.perf_counter() - started
+        reading = leave_blank(self._encoder, base, settings.split_layer)
+        self._layers = UpperLayers(self._encoder.upper, self._head)
+        matching = self._seconds_to_match(kg)
+        training = CrossTraining(self._encoder, self._head, settings, kg, None, lambda: None)
+        step = seconds_per_step(training.steps(1))
+        self._prepare_scoring()
+        valid = kg.sample("valid", settings.valid_triples, settings.seed)
+
+        def validate(count: int) -> None:
+            if earlier is not None:
+                best_reranking(earlier, self, kg, Queries.from_triples(valid[:count]), TopK(settings.valid_top_k))
+
+        pool = settings.hard_negative_pool if settings.objective == "listwise" else 0
+        return TrainingCost(
+            preparing=loading + tokenizing + reading + matching + seconds_for_hard_negatives(earlier, kg, pool),
+            epoch=step * training.step_count,
+            look=seconds_for(validate, len(valid)),
+            epochs=settings.rounds,
+            valid_every=settings.valid_every,
+            parameters=self.parameter_count,
+        )
+
+    def _seconds_to_match(self, kg: KnowledgeGraph) -> float:
+        if not isinstance(self._head, MatchingHead):
+            return 0.0
+        matching = MatchTraining(self._head.match, self._encoder, kg, self.settings.seed)
+        step = seconds_per_step(matching.steps(1))
+        return step * matching.step_count * self.settings.pretraining_epochs
+
     # Scoring.
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
-        """Score the candidates of each query, identical pairs once, texts of like length together; (candidates,)."""
-        if not hasattr(self, "_reader"):
-            raise NotFittedError("the cross encoder has not been fitted. Call fit(kg), or load it from a folder.")
+        """Score the candidates of each query, each distinct pair once; shape (candidates,)."""
+        if not hasattr(self, "_encoder"):
+            raise self._not_fitted()
         pairs, place_of = self._pairs(queries, candidates).distinct()
         scores = torch.empty(len(pairs))
         with torch.inference_mode(), progress("reading pairs", total=len(pairs), unit="pairs") as advance:
             for places in self._blocks(pairs):
-                scores[torch.from_numpy(places)] = self._read(pairs[places])
+                scores[torch.from_numpy(places)] = self._score_pairs(pairs[places])
                 advance(len(places))
-        self.pairs_scored += len(pairs)
         return scores.numpy()[place_of]
 
     def _blocks(self, pairs: Pairs) -> Iterator[IntArray]:
-        """Pairs to be read together: of like length, or, where a text is looked at once, with many texts in common."""
-        if self._reader.has_single_joint_layer:  # distinct pairs stand by relation and anchor
+        """Batches of pairs of similar length or, with factored attention, of pairs that share many texts."""
+        if self._encoder.has_single_joint_layer:  # distinct pairs are sorted by relation and anchor
             for start in range(0, len(pairs), _PAIRS_AT_ONCE):
                 yield np.arange(start, min(start + _PAIRS_AT_ONCE, len(pairs)))
         else:
-            yield from token_batches(self._reader.lengths(pairs), self.settings.batch_tokens)
+            yield from token_batches(self._encoder.lengths(pairs), self.settings.batch_tokens)
 
-    def _read(self, pairs: Pairs) -> Tensor:
+    def _score_pairs(self, pairs: Pairs) -> Tensor:
         """Scores; shape (pairs,)."""
-        if self._reader.has_single_joint_layer:
-            scores: Tensor = self._head(self._reader(pairs))
+        if self._encoder.has_single_joint_layer:
+            scores: Tensor = self._head(self._encoder(pairs))
             return scores
-        return self._layers(*self._reader.lower(pairs))
+        return self._layers(*self._encoder.lower(pairs))
 
     def token_counts(self, queries: Queries, candidates: Candidates) -> IntArray:
         """How many tokens are read for each pair; shape (candidates,).
 
-        Where pairs share a text that is looked at once, the first of them pays for it.
+        With factored attention, the first pair pays for a text that it shares with others.
         """
         pairs = self._pairs(queries, candidates)
-        if not self._reader.has_single_joint_layer:
-            return self._reader.lengths(pairs)
+        if not self._encoder.has_single_joint_layer:
+            return self._encoder.lengths(pairs)
         tokens = np.zeros(len(pairs), dtype=np.int64)
         for places in self._blocks(pairs):
-            tokens[places] = self._reader.new_lengths(pairs[places])
+            tokens[places] = self._encoder.new_lengths(pairs[places])
         return tokens
 
     @property
     def pairs_to_measure(self) -> int:
-        """How many it takes to see how fast it is: enough to share as many texts as they will."""
-        return _PAIRS_AT_ONCE if self._reader.has_single_joint_layer else _PAIRS_TO_MEASURE
+        """How many pairs it takes to measure the speed: enough to share as many texts as usual."""
+        return _PAIRS_AT_ONCE if self._encoder.has_single_joint_layer else _PAIRS_TO_MEASURE
 
     def _pairs(self, queries: Queries, candidates: Candidates) -> Pairs:
         return Pairs.of(queries, candidates, self._relation_count)
 
-    def about_new(self, entities: Sequence[Entity]) -> "CrossEncoder":
-        """What answers questions about entities that the graph does not have, by their places."""
-        new = Tokens.of([text_of(entity) for entity in entities], self._base, self.settings.max_tokens)
-        scorer = copy.copy(self)
-        scorer._reader = self._reader.about_new(new)
-        return scorer
-
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities). On all but small graphs this takes very long."""
-        count = len(queries)
-        offsets = np.arange(count + 1) * self._entity_count if hasattr(self, "_entity_count") else np.zeros(count + 1)
-        everyone = np.tile(np.arange(offsets[-1] // max(count, 1), dtype=np.int32), count)
-        return self.score(queries, Candidates(offsets.astype(np.int64), everyone)).reshape(count, -1)
+        if not hasattr(self, "_encoder"):
+            raise self._not_fitted()
+        offsets = np.arange(len(queries) + 1, dtype=np.int64) * self._entity_count
+        everyone = np.tile(np.arange(self._entity_count, dtype=np.int32), len(queries))
+        return self.score(queries, Candidates(offsets, everyone)).reshape(len(queries), -1)
 
-    def _language_model(self) -> BaseModel:
+    def for_new_entities(
+        self, entities: Sequence[Entity], kg: KnowledgeGraph, nearness: FloatArray | None
+    ) -> "CrossEncoder":
+        """The same model with the new entities as anchors: only their texts are read."""
+        new = Tokens.of([text_of(entity) for entity in entities], self._base, self.settings.max_tokens)
+        scorer = copy.copy(self)
+        scorer._encoder = self._encoder.for_new_anchors(new)
+        return scorer
+
+    def _base_model(self) -> BaseModel:
+        if not hasattr(self, "_base"):
+            raise self._not_fitted()
         return self._base
 
-    # Keeping.
+    def _heads(self) -> tuple[nn.Module, ...]:
+        return (self._head,)
 
-    @property
-    def parameter_count(self) -> int:
-        """How many numbers it consists of, the language model's among them."""
-        modules = self._base.encoder, self._head
-        return sum(parameter.numel() for module in modules for parameter in module.parameters())
+    # Saving and loading.
 
-    def _save_encoder(self, folder: Path) -> None:
+    def _save_files(self, folder: Path) -> None:
         self._base.save(folder / "encoder")
-        write_tensors(folder / "states.safetensors", self._reader.states())
+        write_tensors(folder / "states.safetensors", self._encoder.states())
         if self._is_int8:
-            export_int8(UpperLayers(self._reader.upper, self._head).eval(), self._base.width, folder / "int8.onnx")
+            export_int8(UpperLayers(self._encoder.upper, self._head).eval(), self._base.width, folder / "int8.onnx")
 
     @property
     def _is_int8(self) -> bool:
-        return bool(self.history_.get("int8", {}).get("is_used"))
+        return self.history_.int8 is not None and self.history_.int8.is_used
 
     def _tensors(self) -> dict[str, Tensor]:
-        return {"parts": self._reader.parts.detach(), **with_prefix("head/", self._head.state_dict())}
+        segments = self._encoder.segment_embeddings.detach()
+        return {"segment_embeddings": segments, **with_prefix("head/", self._head.state_dict())}
 
     def _take_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> None:
         relations = len(tensors["head/relation_classifier.bias"])
@@ -218,18 +266,9 @@ class CrossEncoder(LanguageTier[CrossSettings]):
         self._build(load_base_model(str(folder / "encoder")), kg)
         self._head.load_state_dict(under_prefix("head/", tensors))
         with torch.no_grad():
-            self._reader.parts.copy_(tensors["parts"])
-        self._take_states(folder / "states.safetensors")
-        self._ready()
+            self._encoder.segment_embeddings.copy_(tensors["segment_embeddings"])
+        # The lower layers need not read the texts again.
+        self._encoder.take_states(read_tensors(folder / "states.safetensors")[0])
+        self._prepare_scoring()
         if self._is_int8:
             self._layers = Int8Layers(folder / "int8.onnx")
-
-    def _take_states(self, path: Path) -> None:
-        """What the lower layers make of the texts need not be computed again."""
-        if path.exists():
-            self._reader.take_states(read_tensors(path)[0])
-
-
-def load_cross_encoder(folder: str | Path, kg: KnowledgeGraph) -> CrossEncoder:
-    """Read a cross encoder back that `save` has written."""
-    return CrossEncoder.load(folder, kg)

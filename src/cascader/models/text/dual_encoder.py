@@ -1,44 +1,49 @@
-"""Tier 2: a dual encoder. It reads every text once; all answers to a question are then one matrix product."""
+"""Tier 2: the dual encoder (Section 2.2 of the paper, after StAR).
+
+It reads questions and entities separately, so all entities are encoded once and a question is scored against all of
+them with one matrix product.
+"""
 
 import copy
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from cascader.cascade.alphas import best_sum
-from cascader.errors import DataError, NotFittedError
+from cascader.errors import DataError
 from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, KnowledgeGraph, Queries
-from cascader.models.embeddings.embedding import directed
+from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
+from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.dual_training import DualTraining
-from cascader.models.text.sampling import sampled
-from cascader.models.text.settings import DualSettings
-from cascader.models.text.text_encoder import CachedEncoder, Reader, TextEncoder
-from cascader.models.text.text_model import LanguageTier, under_prefix, with_prefix
+from cascader.models.text.settings import DualOptions, DualSettings
+from cascader.models.text.text_encoder import CachedEncoder, Encoder, TextEncoder
+from cascader.models.text.text_model import TextModel, under_prefix, with_prefix
 from cascader.models.text.texts import GraphTexts
+from cascader.models.text.timing import BlankEncoder, load_timed, seconds_for_hard_negatives
 from cascader.models.text.towers import Towers, build_towers
-from cascader.models.training import Trainable
+from cascader.models.training import Schedule, Trainable
 from cascader.scoring.scorer import Scorer
 
 _ENTITIES_AT_ONCE = 1024
 _PAIRS_AT_ONCE = 200_000
-#: A look at valid while training need not be at all of it.
-VALID_TRIPLES = 1000
+#: A validation during training need not use all of valid.
+_VALID_TRIPLES = 1000
 
 
-class DualEncoder(LanguageTier[DualSettings]):
-    """Scores an answer by how near its text is to the question's.
+class DualEncoder(TextModel):
+    """Scores an answer by the similarity of its text to the question's.
 
-    The settings are those of `DualSettings`. `fit(kg, earlier=kge)` trains for the sum with an earlier tier: it stops
-    when the sum no longer gains on valid, and can take its hard negatives from there.
+    Its settings are those of `DualSettings`. `fit(kg, earlier=kge)` trains for the sum with an earlier tier: training
+    stops when the sum no longer improves on valid, and hard negatives can come from that tier.
 
     >>> from cascader import Entity, KnowledgeGraph, Relation
     >>> entities = Entity("d", "aspirin", "a drug against pain"), Entity("s", "pain", "a feeling that hurts")
@@ -48,42 +53,76 @@ class DualEncoder(LanguageTier[DualSettings]):
     """
 
     name = "dual"
-    beside_earlier = "for a sum"
+    tier = "dual"
+    settings_class: ClassVar[type[Settings]] = DualSettings
+    settings: DualSettings
+
     entities_: Tensor  # (entities, coordinates)
 
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - the settings of DualSettings, by name
-        super().__init__(DualSettings.of(settings))
+    def __init__(self, **settings: Unpack[DualOptions]) -> None:
+        super().__init__(**settings)
 
     # Learning.
 
-    def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
-        self._trained = self._text_reader(self.settings.base, kg)
-        self._build(self._trained.base.width, kg)
-        queries = Queries.from_triples(sampled(kg.valid, VALID_TRIPLES, self.settings.seed))
+    def _schedule(self, time_limit: float) -> Schedule:
+        return Schedule(self.settings.epochs, self.settings.valid_every, self.settings.patience, time_limit)
 
-        def judge() -> float | None:
-            """How good the towers are now, in the sum if there is one."""
+    def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
+        self._trained = self._text_encoder(load_base_model(self.settings.base), kg)
+        self._build(self._trained.base.width, kg)
+        queries = Queries.from_triples(kg.sample("valid", _VALID_TRIPLES, self.settings.seed))
+
+        def validate() -> float | None:
+            """The MRR of the current towers, in the sum if there is an earlier tier."""
             if len(queries) == 0:
                 return None
-            self._take(self._trained)
+            self._encode_entities(self._trained)
             if earlier is None:
                 return mean_reciprocal_rank(self, queries, kg.known(known_splits("valid")))
             return best_sum(earlier, self, kg, queries).mrr
 
-        return DualTraining(self._towers, self._trained, self.settings, kg, earlier, judge)
-
-    def _length(self) -> int:
-        return self.settings.epochs
+        return DualTraining(self._towers, self._trained, self.settings, kg, earlier, validate)
 
     def _finish(self, training: Trainable) -> None:
         base = self._trained.base
         self._load_base: Callable[[], BaseModel] = lambda: base
         self._towers.eval()
-        self._take(self._fixed(self._trained.eval()))
+        self._encode_entities(self._cached(self._trained.eval()))
 
-    def _text_reader(self, base: str, kg: KnowledgeGraph) -> TextEncoder:
-        model = load_base_model(base)
-        return TextEncoder(model, GraphTexts.of(kg, model, self.settings.max_tokens), self.settings.trainable_layers)
+    def dry_run(self, kg: KnowledgeGraph, earlier: Scorer | None = None) -> TrainingCost:
+        """Train for a moment and estimate the rest; the model can score afterwards, but has learned next to nothing."""
+        self._check_trainable(kg)
+        settings = self.settings
+        base, loading = load_timed(settings.base)
+        started = time.perf_counter()
+        texts = GraphTexts.of(kg, base, settings.max_tokens)
+        tokenizing = time.perf_counter() - started
+        encoder = BlankEncoder(base, texts, settings.trainable_layers)
+        self._build(base.width, kg)
+        training = DualTraining(self._towers, encoder, settings, kg, None, lambda: None)
+        step = seconds_per_step(training.steps(1))
+        self._load_base = lambda: base
+        self._towers.eval()
+        started = time.perf_counter()
+        self._encode_entities(encoder.eval())
+        encoding = time.perf_counter() - started
+        valid = kg.sample("valid", _VALID_TRIPLES, settings.seed)
+
+        def validate(count: int) -> None:
+            best_sum(earlier or self, self, kg, Queries.from_triples(valid[:count]))
+
+        hard = seconds_for_hard_negatives(earlier, kg, settings.hard_negatives)
+        return TrainingCost(
+            preparing=loading + tokenizing + encoder.reading_seconds + hard,
+            epoch=step * training.step_count,
+            look=encoding + seconds_for(validate, len(valid)),
+            epochs=settings.epochs,
+            valid_every=settings.valid_every,
+            parameters=self.parameter_count,
+        )
+
+    def _text_encoder(self, base: BaseModel, kg: KnowledgeGraph) -> TextEncoder:
+        return TextEncoder(base, GraphTexts.of(kg, base, self.settings.max_tokens), self.settings.trainable_layers)
 
     def _build(self, width: int, kg: KnowledgeGraph) -> None:
         self._relation_count, self._entity_count = len(kg.relations), len(kg.entities)
@@ -92,18 +131,18 @@ class DualEncoder(LanguageTier[DualSettings]):
             self._towers: Towers = build_towers(width, len(kg.relations), self.settings)
 
     @torch.no_grad()
-    def _take(self, reader: Reader) -> None:
-        """Compute the vectors of all entities anew, with what is learnt so far."""
-        self._reader = reader
+    def _encode_entities(self, encoder: Encoder) -> None:
+        """Compute the vectors of all entities with the current towers."""
+        self._encoder = encoder
         places = torch.split(torch.arange(self._entity_count), _ENTITIES_AT_ONCE)
-        self.entities_ = torch.cat([self._towers.entity_vectors(reader, some) for some in places])
+        self.entities_ = torch.cat([self._towers.entity_vectors(encoder, some) for some in places])
 
     @torch.no_grad()
-    def _fixed(self, reader: TextEncoder) -> CachedEncoder:
-        """Read all texts a last time: from now on their vectors stay as they are."""
+    def _cached(self, encoder: TextEncoder) -> CachedEncoder:
+        """Read all texts a last time: after training, their vectors no longer change."""
         places = torch.split(torch.arange(self._entity_count), _ENTITIES_AT_ONCE)
-        entities = torch.cat([reader.entities(some) for some in places])
-        return CachedEncoder(entities, reader.relations(torch.arange(2 * self._relation_count)), lambda: reader)
+        entities = torch.cat([encoder.entities(some) for some in places])
+        return CachedEncoder(entities, encoder.relations(torch.arange(2 * self._relation_count)), lambda: encoder)
 
     # Scoring.
 
@@ -124,56 +163,54 @@ class DualEncoder(LanguageTier[DualSettings]):
             return scores.numpy()
 
     def _questions(self, queries: Queries) -> Tensor:
-        """Vectors of questions, each distinct one read once; shape (queries, coordinates)."""
+        """The vectors of questions, each distinct one encoded once; shape (queries, coordinates)."""
         if not hasattr(self, "entities_"):
-            raise NotFittedError("the dual encoder has not been fitted. Call fit(kg), or load it from a folder.")
+            raise self._not_fitted()
         distinct, question_of = queries.unique()
         anchors = torch.from_numpy(distinct.anchors).long()
-        relations = torch.from_numpy(directed(distinct, self._relation_count))
-        return self._towers.question_vectors(self._reader, anchors, relations)[torch.from_numpy(question_of)]
+        relations = torch.from_numpy(distinct.directed_relations(self._relation_count))
+        return self._towers.question_vectors(self._encoder, anchors, relations)[torch.from_numpy(question_of)]
 
-    def about_new(self, entities: Sequence[Entity], kg: KnowledgeGraph) -> "NewAnchors":
-        """What answers questions about entities that the graph does not have: only their texts are read."""
-        base, nothing = self._language_model(), np.empty((0, 3), dtype=np.int32)
-        of_new = KnowledgeGraph(kg.name, tuple(entities), kg.relations, nothing, nothing, nothing)
-        texts = GraphTexts.of(of_new, base, self.settings.max_tokens)
-        reader = TextEncoder(base, texts, self.settings.trainable_layers).eval()
+    def for_new_entities(
+        self, entities: Sequence[Entity], kg: KnowledgeGraph, nearness: FloatArray | None
+    ) -> "DualEncoder":
+        """The same model with the new entities as anchors: only their texts are read."""
         scorer = copy.copy(self)
-        scorer._reader = reader
-        with torch.inference_mode():
-            new = normalize(reader.entities(torch.arange(len(entities))), dim=1)
-            of_graph = normalize(self._reader.entities(torch.arange(self._entity_count)), dim=1)
-            return NewAnchors(scorer, (new @ of_graph.T).numpy())
+        scorer._encoder = self._new_encoder(entities, kg)
+        return scorer
 
-    def _language_model(self) -> BaseModel:
-        """One that was saved is only now loaded, and then stays."""
+    def nearness(self, entities: Sequence[Entity], kg: KnowledgeGraph) -> FloatArray:
+        """The cosine similarity of new entities' texts to those of the graph; shape (new entities, entities)."""
+        with torch.inference_mode():
+            new = normalize(self._new_encoder(entities, kg).entities(torch.arange(len(entities))), dim=1)
+            of_graph = normalize(self._encoder.entities(torch.arange(self._entity_count)), dim=1)
+            return (new @ of_graph.T).numpy()
+
+    def _new_encoder(self, entities: Sequence[Entity], kg: KnowledgeGraph) -> TextEncoder:
+        nothing = np.empty((0, 3), dtype=np.int32)
+        new = KnowledgeGraph(kg.name, tuple(entities), kg.relations, nothing, nothing, nothing)
+        return self._text_encoder(self._base_model(), new).eval()
+
+    def _base_model(self) -> BaseModel:
+        """The pretrained model; after `load`, it is only loaded when something new must be read."""
         if not hasattr(self, "_load_base"):
-            raise NotFittedError("the dual encoder has not been fitted. Call fit(kg), or load it from a folder.")
+            raise self._not_fitted()
         return self._load_base()
 
-    # Keeping.
+    def _heads(self) -> tuple[nn.Module, ...]:
+        return (self._towers,)
 
-    @property
-    def parameter_count(self) -> int:
-        """How many numbers it consists of, the language model's among them."""
-        modules = self._language_model().encoder, self._towers
-        return sum(parameter.numel() for module in modules for parameter in module.parameters())
+    # Saving and loading.
 
-    def _encoder(self) -> BaseModel:
-        """The language model itself; one that was saved is only now loaded."""
-        if not isinstance(self._reader, CachedEncoder):
-            raise NotFittedError("the dual encoder is still being trained.")
-        return self._reader.model.base
-
-    def _save_encoder(self, folder: Path) -> None:
+    def _save_files(self, folder: Path) -> None:
         if self.settings.trainable_layers:
-            self._encoder().save(folder / "encoder")
+            self._base_model().save(folder / "encoder")
 
     def _tensors(self) -> dict[str, Tensor]:
         return {
             "entities": self.entities_,
-            "texts/entities": self._reader.entities(torch.arange(self._entity_count)),
-            "texts/relations": self._reader.relations(torch.arange(2 * self._relation_count)),
+            "texts/entities": self._encoder.entities(torch.arange(self._entity_count)),
+            "texts/relations": self._encoder.relations(torch.arange(2 * self._relation_count)),
             **with_prefix("towers/", self._towers.state_dict()),
         }
 
@@ -191,18 +228,8 @@ class DualEncoder(LanguageTier[DualSettings]):
         self._towers.eval()
         self.entities_ = tensors["entities"]
         base = str(folder / "encoder") if self.settings.trainable_layers else self.settings.base
-        self._load_base = cache(lambda: load_base_model(base))
-        self._reader = CachedEncoder(texts["entities"], texts["relations"], lambda: self._text_reader(base, kg).eval())
-
-
-@dataclass(frozen=True, eq=False)
-class NewAnchors:
-    """A dual encoder whose questions are about new entities, by their places; its answers are those of the graph."""
-
-    scorer: DualEncoder
-    nearness: FloatArray  # (new, entities) the cosines of their texts
-
-
-def load_dual_encoder(folder: str | Path, kg: KnowledgeGraph) -> DualEncoder:
-    """Read a dual encoder back that `save` has written."""
-    return DualEncoder.load(folder, kg)
+        load = cache(lambda: load_base_model(base))
+        self._load_base = load
+        self._encoder = CachedEncoder(
+            texts["entities"], texts["relations"], lambda: self._text_encoder(load(), kg).eval()
+        )

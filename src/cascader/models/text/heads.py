@@ -1,4 +1,4 @@
-"""From what was read of a pair to its score."""
+"""The heads of a cross encoder: from the states of a pair to its score."""
 
 import math
 
@@ -13,7 +13,7 @@ _TEMPERATURE = 0.05
 
 
 class PairHead(nn.Module):
-    """From the first token's state to a score, as BERT's own classifiers do; and to a relation, for KG-BERT's loss."""
+    """From the state of [CLS] to a score, as in BERT's own classifiers, and to a relation, for KG-BERT's loss."""
 
     def __init__(self, width: int, relation_count: int) -> None:
         super().__init__()
@@ -28,33 +28,33 @@ class PairHead(nn.Module):
         return scores
 
     def pooled(self, read: Tensor) -> Tensor:
-        """What both classifiers read: of what a reader gives, the first token; shape (pairs, width)."""
+        """The input of both classifiers, from the state of [CLS]; shape (pairs, width)."""
         pooled: Tensor = self.pooler(read[:, : self._width]).tanh()
         return pooled
 
 
 class MatchingHead(PairHead):
-    """Adds how well what was gathered from the anchor matches what was gathered from the candidate.
+    """Adds how well the attention context of the anchor matches that of the candidate.
 
-    Through a single layer the first token sees a sum of both, and whether they fit is slow to learn from a sum.
+    Through a single layer, [CLS] sees the sum of both, and a match is slow to learn from a sum.
     """
 
     def __init__(self, width: int, relation_count: int) -> None:
         super().__init__(width, relation_count)
-        nn.init.zeros_(self.classifier.weight)  # what is read of the pair starts as no correction
+        nn.init.zeros_(self.classifier.weight)  # the pair's own score starts as no correction
         nn.init.zeros_(self.classifier.bias)
-        self.match = Match(width)
+        self.match = MatchScorer(width)
 
     def forward(self, read: Tensor) -> Tensor:
-        """Scores; shape (pairs,). `read` is the pair's first token, and what it was made of, end to end."""
+        """Scores; shape (pairs,). `read` is [CLS] after and before the layer, and both contexts: (pairs, 4 · width)."""
         _, first, anchor, candidate = read.chunk(4, dim=1)
         matched = (self.match.questions(first, anchor) * self.match.candidates(candidate)).sum(dim=1)
         scores: Tensor = super().forward(read) + matched
         return scores
 
 
-class Match(nn.Module):
-    """Vectors of the two sides of a pair; how well they match is their product."""
+class MatchScorer(nn.Module):
+    """Encodes the two sides of a pair; the dot product says how well they match."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -63,13 +63,13 @@ class Match(nn.Module):
         self.log_scale = nn.Parameter(torch.tensor(-math.log(_TEMPERATURE)))
 
     def questions(self, first: Tensor, anchor: Tensor) -> Tensor:
-        """From the first token as it was and what it gathered from the anchor; shape (questions, coordinates)."""
+        """From [CLS] before the layer and the anchor's context; shape (questions, coordinates)."""
         joined = torch.cat([_scaled(first), _scaled(anchor)], dim=1)
         return self.log_scale.exp() * normalize(self.question_network(joined), dim=1)
 
-    def candidates(self, gathered: Tensor) -> Tensor:
-        """Of length one; shape (candidates, coordinates)."""
-        return normalize(self.candidate_network(_scaled(gathered)), dim=1)
+    def candidates(self, context: Tensor) -> Tensor:
+        """Unit vectors; shape (candidates, coordinates)."""
+        return normalize(self.candidate_network(_scaled(context)), dim=1)
 
 
 def _scaled(vectors: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Read a question and a candidate together: the relation, the anchor and the candidate, as one input."""
+"""Read a question and a candidate together: the relation, the anchor and the candidate are segments of one input."""
 
 import copy
 from collections.abc import Mapping
@@ -10,22 +10,21 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from cascader.graph import Candidates, IntArray, Queries
-from cascader.models.embeddings.embedding import directed
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.factored_attention import attend_once, merge
 from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, encode_cls, join
 from cascader.models.text.texts import GraphTexts, Tokens
 
-_PARTS = 3
-#: What the lower layers' states are kept as.
-_KEPT = ("relations", "entities")
+_SEGMENTS = 3
+#: The names of the saved states.
+_SAVED = ("relations", "entities")
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Questions with one candidate each."""
 
-    relations: IntArray  # (pairs,) those asked backwards behind the others
+    relations: IntArray  # (pairs,) inverse relations after the others
     anchors: IntArray  # (pairs,)
     candidates: IntArray  # (pairs,)
 
@@ -33,7 +32,7 @@ class Pairs:
     def of(cls, queries: Queries, candidates: Candidates, relation_count: int) -> "Pairs":
         """Every query with each of its candidates, in their order."""
         rows = candidates.rows
-        return cls(directed(queries, relation_count)[rows], queries.anchors[rows], candidates.ids)
+        return cls(queries.directed_relations(relation_count)[rows], queries.anchors[rows], candidates.ids)
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -42,18 +41,18 @@ class Pairs:
         return Pairs(self.relations[places], self.anchors[places], self.candidates[places])
 
     def distinct(self) -> tuple["Pairs", IntArray]:
-        """Each pair once, and for each pair its place among those."""
+        """The distinct pairs, and for each pair its place among them."""
         keys = np.stack([self.relations, self.anchors, self.candidates])
         found, place_of = np.unique(keys, axis=1, return_inverse=True)
         return Pairs(*found), place_of.reshape(-1)
 
 
 class PairEncoder(nn.Module):
-    """Reads pairs with a language model that is split at a layer.
+    """Reads pairs with a pretrained model that is split at a layer.
 
-    Below the split, each relation and entity is read alone, once. Above it, the three parts are joined, each token
-    marked with the part it belongs to. Split at 0 the input is one text, "[CLS] relation | anchor [SEP] candidate
-    [SEP]", as any cross encoder reads it.
+    Below the split, each relation and entity is read alone, once. Above it, the three segments are joined, and each
+    token gets the embedding of its segment. Split at 0, the input is one text, "[CLS] relation | anchor [SEP] candidate
+    [SEP]", as in any cross encoder.
     """
 
     def __init__(self, base: BaseModel, texts: GraphTexts, split: int) -> None:
@@ -65,40 +64,40 @@ class PairEncoder(nn.Module):
             parameter.requires_grad_(False)
         for parameter in self.upper.parameters():
             parameter.requires_grad_(True)
-        self.parts = nn.Parameter(torch.zeros(_PARTS, base.width), requires_grad=split > 0)
-        self._read_once = StateCache(lower, texts.relations, "relations"), StateCache(lower, texts.entities)
-        self._anchor_texts, self._read_anchors = texts.entities, self._read_once[1]
+        self.segment_embeddings = nn.Parameter(torch.zeros(_SEGMENTS, base.width), requires_grad=split > 0)
+        self._states = StateCache(lower, texts.relations, "relations"), StateCache(lower, texts.entities)
+        self._anchor_texts, self._anchor_states = texts.entities, self._states[1]
 
-    def about_new(self, anchors: Tokens) -> "PairEncoder":
-        """The same reader for anchors that the graph does not have; what was read of all others is shared."""
-        reader = copy.copy(self)
-        reader._anchor_texts, reader._read_anchors = anchors, self._read_anchors.for_others(anchors)
-        return reader
+    def for_new_anchors(self, anchors: Tokens) -> "PairEncoder":
+        """The same encoder with anchors that the graph does not have; all other states are shared."""
+        encoder = copy.copy(self)
+        encoder._anchor_texts, encoder._anchor_states = anchors, self._anchor_states.for_others(anchors)
+        return encoder
 
     def read_all(self) -> list[Tensor]:
-        """Read all texts with the lower layers now, and not when each is first needed: relations, then entities."""
+        """Read all texts with the lower layers now, rather than when each is first needed: relations, then entities."""
         texts = (self.texts.relations, self.texts.entities) if self._split else ()
-        return [once.of(np.arange(len(some))).rows for some, once in zip(texts, self._read_once, strict=False)]
+        return [cache.of(np.arange(len(some))).rows for some, cache in zip(texts, self._states, strict=False)]
 
     def states(self) -> dict[str, Tensor]:
-        """What the lower layers make of all texts, to be kept; nothing where there are none."""
-        return dict(zip(_KEPT, self.read_all(), strict=False))
+        """The states of all texts after the lower layers, to be saved; empty if there are no such layers."""
+        return dict(zip(_SAVED, self.read_all(), strict=False))
 
     def take_states(self, states: Mapping[str, Tensor]) -> None:
-        """Take what was kept; texts that came later are read when they are needed."""
-        for name, once in zip(_KEPT, self._read_once, strict=True):
+        """Restore saved states; texts without one are read when they are needed."""
+        for name, cache in zip(_SAVED, self._states, strict=True):
             if name in states:
-                once.take(states[name])
+                cache.take(states[name])
 
     def lengths(self, pairs: Pairs) -> IntArray:
         """How many tokens each pair has; shape (pairs,)."""
-        marks = 2 * _PARTS if self._split else _PARTS + 1
+        special = 2 * _SEGMENTS if self._split else _SEGMENTS + 1  # tokens such as [CLS]
         relations, entities = self.texts.relations.counts, self.texts.entities.counts
         anchors = self._anchor_texts.counts[pairs.anchors]
-        return relations[pairs.relations] + anchors + entities[pairs.candidates] + marks
+        return relations[pairs.relations] + anchors + entities[pairs.candidates] + special
 
     def new_lengths(self, pairs: Pairs) -> IntArray:
-        """How many tokens each pair adds to what those before it have looked at; shape (pairs,)."""
+        """How many tokens each pair adds to those that the pairs before it have attended to; shape (pairs,)."""
         tokens = np.zeros(len(pairs), dtype=np.int64)
         of_anchors, of_candidates = self._anchor_texts.counts, self.texts.entities.counts
         for texts, counts in ((pairs.anchors, of_anchors), (pairs.candidates, of_candidates)):
@@ -108,61 +107,62 @@ class PairEncoder(nn.Module):
 
     @property
     def has_single_joint_layer(self) -> bool:
-        """Whether a single layer sees the pair: then a pair costs next to nothing."""
+        """Whether a single layer sees the pair: then its attention factors, and a pair costs next to nothing."""
         return self._split > 0 and len(self.upper) == 1
 
     def forward(self, pairs: Pairs) -> Tensor:
-        """The state of the first token, which has seen all others; shape (pairs, width).
+        """The state of [CLS] after all layers; shape (pairs, width).
 
-        Where a single layer sees the pair, (pairs, 4 · width): then the first token before it, and what that gathered
-        from the anchor and from the candidate, lie behind it.
+        If a single layer sees the pair, the state of [CLS] before that layer and its attention contexts from the anchor
+        and the candidate are appended; shape (pairs, 4 · width).
         """
         if self.has_single_joint_layer:
-            return self._put_together(pairs)
+            return self._factored(pairs)
         states, mask = self.lower(pairs)
         return encode_cls(self.upper, states, mask)
 
-    def _put_together(self, pairs: Pairs) -> Tensor:
-        """The same by partial: the first token is the relation's, so each text is looked at once for each relation."""
-        parts = self._states_of(pairs)
-        relations, _ = parts[0]
-        first = relations.rows[torch.from_numpy(relations.offsets[pairs.relations])].float() + self.parts[0]
+    def _factored(self, pairs: Pairs) -> Tensor:
+        """The same with factored attention: [CLS] is the relation's, so each text is looked up once per relation."""
+        segments = self._segments(pairs)
+        relations, _ = segments[0]
+        starts = torch.from_numpy(relations.offsets[pairs.relations])
+        cls = relations.rows[starts].float() + self.segment_embeddings[0]
         partial = []
-        for mark, (states, texts) in zip(self.parts, parts, strict=True):
+        for segment, (states, texts) in zip(self.segment_embeddings, segments, strict=True):
             keys = np.stack([pairs.relations, texts])
-            looks, place, look_of = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-            asking = first.index_select(0, torch.from_numpy(place))
-            found = attend_once(self.upper[0], asking, states, looks[1], mark)
-            partial.append(found.of(torch.from_numpy(look_of.reshape(-1))))
-        gathered = [part.gathered.flatten(1) for part in partial[1:]]
-        return torch.cat([merge(self.upper[0], first, partial), first, *gathered], dim=1)
+            lookups, place, lookup_of = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+            asking = cls.index_select(0, torch.from_numpy(place))
+            found = attend_once(self.upper[0], asking, states, lookups[1], segment)
+            partial.append(found.of(torch.from_numpy(lookup_of.reshape(-1))))
+        contexts = [segment.context.flatten(1) for segment in partial[1:]]
+        return torch.cat([merge(self.upper[0], cls, partial), cls, *contexts], dim=1)
 
     @torch.no_grad()
-    def gathered(self, relation: int, entities: IntArray) -> tuple[Tensor, Tensor]:
-        """The first token of a relation, (width,), and what it gathers from each entity alone, (entities, width).
+    def contexts(self, relation: int, entities: IntArray) -> tuple[Tensor, Tensor]:
+        """The [CLS] of a relation, (width,), and its attention context from each entity, (entities, width).
 
-        As the layer is now, without its dropout, and only where it is the only one that sees the pair.
+        With the current weights, without dropout, and only if a single layer sees the pair.
         """
-        relations, states = self._read_once[0].of(np.array([relation])), self._read_once[1].of(entities)
-        first = relations.rows[relations.offsets[relation]].float() + self.parts[0]
-        was_training = self.training
-        found = attend_once(self.eval().upper[0], first.expand(len(entities), -1), states, entities, self.parts[2])
+        relations, states = self._states[0].of(np.array([relation])), self._states[1].of(entities)
+        cls = relations.rows[relations.offsets[relation]].float() + self.segment_embeddings[0]
+        asking, was_training = cls.expand(len(entities), -1), self.training
+        found = attend_once(self.eval().upper[0], asking, states, entities, self.segment_embeddings[2])
         self.train(was_training)
-        return first, found.gathered.flatten(1)
+        return cls, found.context.flatten(1)
 
     def lower(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """What the upper layers read, (pairs, tokens, width), and the mask of the tokens."""
+        """The input of the upper layers, (pairs, tokens, width), and the mask of the tokens."""
         if self._split == 0:
             return self._embedded(pairs)
-        states, mask, numbers = join(self._states_of(pairs))
-        # embedding() and not indexing: its gradient adds up in a fixed order, so that a resumed training is the same.
-        return states + embedding(numbers, self.parts), mask
+        states, mask, numbers = join(self._segments(pairs))
+        # embedding(), not indexing: its gradient is summed in a fixed order, so a resumed training is the same.
+        return states + embedding(numbers, self.segment_embeddings), mask
 
-    def _states_of(self, pairs: Pairs) -> list[tuple[States, IntArray]]:
-        """What the lower layers make of relation, anchor and candidate, and which text each pair has there."""
+    def _segments(self, pairs: Pairs) -> list[tuple[States, IntArray]]:
+        """The states of relations, anchors and candidates, each with the text of every pair."""
         texts = pairs.relations, pairs.anchors, pairs.candidates
-        readers = self._read_once[0], self._read_anchors, self._read_once[1]
-        return [(once.of(some), some) for once, some in zip(readers, texts, strict=True)]
+        caches = self._states[0], self._anchor_states, self._states[1]
+        return [(cache.of(some), some) for cache, some in zip(caches, texts, strict=True)]
 
     def _embedded(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         tokens, types, mask = self.tokens(pairs)
@@ -170,7 +170,7 @@ class PairEncoder(nn.Module):
             return self._base.embed(tokens, types), mask
 
     def tokens(self, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
-        """Token ids, types (0 for the question, 1 for the candidate) and mask of whole inputs, (pairs, tokens)."""
+        """Token ids, types (0 for the question, 1 for the candidate) and mask of complete inputs, (pairs, tokens)."""
         tokenizer = self._base.tokenizer
         begin, end = tokenizer.cls_token_id, tokenizer.sep_token_id
         (bar,) = tokenizer("|", add_special_tokens=False)["input_ids"]

@@ -1,18 +1,22 @@
-"""Fewer bits for speed, where the processor can and the answers stay the same."""
+"""Fewer bits for speed, if the processor can and the answers stay the same; the door to ONNX Runtime."""
 
 import copy
+import logging
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from cascader.errors import SettingsError
-from cascader.models.text.int8 import Int8Layers, UpperLayers, export_int8
+from cascader.errors import MissingExtraError, SettingsError
+from cascader.models.text.split_encoder import encode_cls
+from cascader.storage import atomic_file
 
 #: From the states below the split, (pairs, tokens, width), and their mask to scores, (pairs,).
 Layers = Callable[[Tensor, Tensor], Tensor]
@@ -21,9 +25,22 @@ _BFLOAT16 = "import torch; x = torch.ones(256, 256, dtype=torch.bfloat16); asser
 _PROBE_SECONDS = 120
 
 
+class UpperLayers(nn.Module):
+    """The layers above the split and the head: from states to scores."""
+
+    def __init__(self, upper: nn.ModuleList, head: nn.Module) -> None:
+        super().__init__()
+        self.upper, self.head = upper, head
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """`states` is (pairs, tokens, width), `mask` is (pairs, tokens); returns (pairs,)."""
+        scores: Tensor = self.head(encode_cls(self.upper, states, mask))
+        return scores
+
+
 @cache
 def has_bfloat16() -> bool:
-    """Whether bfloat16 products work here: on some processors they kill the process, so a child tries."""
+    """Whether bfloat16 products work here: on some processors they kill the process, so a child process tries."""
     try:
         child = subprocess.run([sys.executable, "-c", _BFLOAT16], capture_output=True, timeout=_PROBE_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
@@ -32,19 +49,96 @@ def has_bfloat16() -> bool:
 
 
 def in_bfloat16(layers: UpperLayers) -> Layers:
-    """The layers in bfloat16; an error where that would kill the process."""
+    """The layers in bfloat16; an error if that would kill the process."""
     if not has_bfloat16():
         raise SettingsError(
-            "precision is bfloat16, but bfloat16 products do not work on this processor (a trial in a process of its "
-            "own failed). Set precision to float32 or int8."
+            "precision is bfloat16, but bfloat16 products do not work on this processor: a trial in a child process "
+            "failed. Set precision to float32 or int8."
         )
     halved = copy.deepcopy(layers).to(torch.bfloat16)
     return lambda states, mask: halved(states.to(torch.bfloat16), mask).float()
 
 
-def in_int8(layers: UpperLayers, width: int) -> Int8Layers:
-    """The layers in eight bits."""
+def in_int8(layers: UpperLayers, width: int) -> "Int8Layers":
+    """The layers in int8."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "int8.onnx"
         export_int8(layers, width, path)
         return Int8Layers(path)
+
+
+def export_int8(layers: UpperLayers, width: int, path: Path) -> None:
+    """Write the layers and the head as an ONNX file with int8 weights, and a scale for each channel."""
+    with _onnx_installed():
+        import onnx
+        import onnxscript  # noqa: F401 - torch's exporter needs it
+        from onnxruntime import quantization
+    example = torch.randn(2, 8, width), torch.tensor([[True] * 8, [True] * 5 + [False] * 3])
+    pairs, tokens = torch.export.Dim("pairs"), torch.export.Dim("tokens")
+    whole = path.with_name(f".{path.name}.float32")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with warnings.catch_warnings(), torch.no_grad(), _silenced("torch.onnx", "root"):
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                layers.eval(),
+                example,
+                whole,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+                input_names=["states", "mask"],
+                output_names=["scores"],
+                dynamic_shapes=({0: pairs, 1: tokens}, {0: pairs, 1: tokens}),
+            )
+            model = onnx.load(whole)
+            del model.graph.value_info[:]  # quantization infers the shapes itself, and fails on the exporter's
+            onnx.save(model, whole)
+            with atomic_file(path) as temporary:
+                quantization.quantize_dynamic(
+                    whole, temporary, per_channel=True, weight_type=quantization.QuantType.QInt8
+                )
+    finally:
+        whole.unlink(missing_ok=True)
+
+
+class Int8Layers:
+    """The exported layers, ready to score."""
+
+    def __init__(self, path: Path) -> None:
+        with _onnx_installed():
+            import onnxruntime
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def __call__(self, states: Tensor, mask: Tensor) -> Tensor:
+        """Scores; shape (pairs,)."""
+        (scores,) = self._session.run(["scores"], {"states": states.numpy(), "mask": mask.numpy()})
+        return torch.from_numpy(scores)
+
+
+@contextmanager
+def _onnx_installed() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(
+            f"precision int8 needs {error.name or 'onnx'}. Install it with: pip install 'cascader[onnx]', or set "
+            "precision to float32."
+        ) from error
+
+
+@contextmanager
+def _silenced(*names: str) -> Iterator[None]:
+    """Silence loggers for a while."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

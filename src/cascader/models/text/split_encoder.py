@@ -1,11 +1,11 @@
-"""Read texts with the lower layers once, and with the upper layers as often as a question needs.
+"""An encoder that is split at a layer.
 
-An encoder is split at a layer: below, each part of an input (a relation, an entity) is read alone, and what comes out
-is kept; above, the parts of an input are joined and read together. Split at 0, all layers see all parts; split at the
-top, no layer does, and what remains is a vector for each text.
+The lower layers read each segment of an input (a relation, an entity) alone, once, and their states are cached; the
+upper layers read the joined segments. Split at 0, all layers see all segments; split at the top, none does, and what
+remains is one vector per text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ from cascader.errors import SettingsError
 from cascader.graph import IntArray
 from cascader.graph.ragged import offsets_of
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.batches import padded, token_batches
 from cascader.models.text.texts import Tokens
 from cascader.progress import progress
 
@@ -27,7 +26,7 @@ TOKENS_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """What the lower layers make of texts: text i has `rows[offsets[i]:offsets[i + 1]]`, a row a token."""
+    """The token states of texts: those of text i are `rows[offsets[i]:offsets[i + 1]]`."""
 
     offsets: IntArray  # (texts + 1,)
     rows: Tensor  # (tokens, width)
@@ -41,7 +40,7 @@ class States:
         return np.diff(self.offsets)
 
     def means(self) -> Tensor:
-        """A vector for each text, the mean of its tokens; shape (texts, width)."""
+        """The mean of each text's token states; shape (texts, width)."""
         sums = torch.zeros(len(self), self.rows.shape[1])
         counts = torch.from_numpy(self.counts)
         of_token = torch.repeat_interleave(torch.arange(len(self)), counts)
@@ -49,13 +48,13 @@ class States:
 
 
 class FrozenLayers(nn.Module):
-    """The embeddings and the first layers of an encoder: they read each text alone, and are not trained."""
+    """The embeddings and the lower layers of an encoder, which read each text alone and are not trained."""
 
     def __init__(self, base: BaseModel, split: int) -> None:
         super().__init__()
         if not 0 <= split <= base.layer_count:
             raise SettingsError(
-                f"the encoder is to be split at layer {split}, but {base.name} has {base.layer_count} layers. "
+                f"the encoder would be split at layer {split}, but {base.name} has {base.layer_count} layers. "
                 f"Choose from 0 to {base.layer_count}."
             )
         self._base, self._split = base, split
@@ -86,10 +85,10 @@ class FrozenLayers(nn.Module):
 
 
 class StateCache:
-    """What the lower layers make of texts, each read when it is first needed.
+    """The states of texts after the lower layers, in float16, each computed when it is first needed.
 
-    Each is read by itself: in a batch its last bits would depend on its company, and a job that goes on after an
-    interruption has other company than one that was not interrupted. They are kept in sixteen bits.
+    Each text is read by itself: in a batch, its last bits would depend on the other texts, and a resumed job has other
+    batches than an uninterrupted one.
     """
 
     def __init__(self, lower: FrozenLayers, tokens: Tokens, what: str = "texts") -> None:
@@ -103,7 +102,7 @@ class StateCache:
         return StateCache(self._lower, tokens, self._what)
 
     def of(self, texts: IntArray) -> States:
-        """The states of all texts, of which those of `texts` can be relied on."""
+        """The states of all texts, of which those of `texts` are valid."""
         missing = np.unique(texts[~self._is_read[texts]])
         if len(missing):
             read = self._lower.read(self._tokens.take(missing), f"reading {self._what}, lower layers", 1)
@@ -114,7 +113,7 @@ class StateCache:
         return self._states
 
     def take(self, rows: Tensor) -> None:
-        """Take the states of the first texts, or of all, from one who has read them."""
+        """Restore the states of all texts, or of the first ones."""
         places = self._states.offsets.searchsorted(len(rows))
         if places < len(self._states.offsets) and self._states.offsets[places] == len(rows):
             self._states.rows[: len(rows)] = rows
@@ -122,14 +121,14 @@ class StateCache:
 
 
 def run_layers(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
-    """Let the layers read `states`, (texts, tokens, width); `mask` is True where there is a token."""
+    """Apply the layers to `states`, (texts, tokens, width); `mask` is True where there is a token."""
     for layer in layers:
         states = layer(states, attention_mask=mask[:, None, None, :])
     return states
 
 
 def encode_cls(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
-    """The state of the first token after the layers, (texts, width); the last layer works for no other token."""
+    """The state of [CLS] after the layers, (texts, width); the last layer computes no other token's."""
     if len(layers) == 0:
         return states[:, 0]
     return _encode_cls(layers[-1], run_layers(layers[:-1], states, mask), mask)
@@ -148,19 +147,19 @@ def _encode_cls(layer: Any, states: Tensor, mask: Tensor) -> Tensor:  # noqa: AN
     return read[:, 0]
 
 
-def join(parts: Sequence[tuple[States, IntArray]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Put the parts of each input one after the other.
+def join(segments: Sequence[tuple[States, IntArray]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Concatenate the segments of each input.
 
-    Part i gives a text to each input: `texts[j]` of its `States` to input j. Returns the states (inputs, tokens,
-    width), the mask of the tokens and the number of each token's part (inputs, tokens).
+    A segment has a text for each input: `texts[j]` of its `States` for input j. Returns the states (inputs, tokens,
+    width), the mask of the tokens, and the number of each token's segment (inputs, tokens).
     """
-    counts = np.stack([states.counts[texts] for states, texts in parts])  # (parts, inputs)
+    counts = np.stack([states.counts[texts] for states, texts in segments])  # (segments, inputs)
     inputs, longest = counts.shape[1], int(counts.sum(axis=0).max(initial=0))
     starts = np.cumsum(counts, axis=0) - counts
-    block = torch.zeros(inputs * longest, parts[0][0].rows.shape[1])
+    block = torch.zeros(inputs * longest, segments[0][0].rows.shape[1])
     mask = torch.zeros(inputs * longest, dtype=torch.bool)
     numbers = torch.zeros(inputs * longest, dtype=torch.long)
-    for number, (states, texts) in enumerate(parts):
+    for number, (states, texts) in enumerate(segments):
         from_flat, to_block = padded(states.offsets, texts, longest)
         places = torch.from_numpy(to_block + np.repeat(starts[number], counts[number]))
         block[places] = states.rows[torch.from_numpy(from_flat)].float()
@@ -168,3 +167,28 @@ def join(parts: Sequence[tuple[States, IntArray]]) -> tuple[Tensor, Tensor, Tens
         numbers[places] = number
     shape = (inputs, longest)
     return block.view(*shape, -1), mask.view(shape), numbers.view(shape)
+
+
+def token_batches(lengths: IntArray, budget: int) -> Iterator[IntArray]:
+    """Yield batches of texts of similar length, each of at most `budget` tokens when padded to its longest text.
+
+    The longest come first, so that a lack of memory shows at once.
+
+    >>> [batch.tolist() for batch in token_batches(np.array([2, 9, 3, 2]), budget=6)]
+    [[1], [2, 0], [3]]
+    """
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        size = max(1, budget // max(1, int(lengths[order[start]])))
+        yield order[start : start + size]
+        start += size
+
+
+def padded(offsets: IntArray, texts: IntArray, longest: int) -> tuple[IntArray, IntArray]:
+    """Where the tokens of ragged texts go in a padded block: places in the flat array, and in the flattened block."""
+    counts = offsets[texts + 1] - offsets[texts]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    from_flat = np.repeat(offsets[texts], counts) + within
+    to_block = np.repeat(np.arange(len(texts)) * longest, counts) + within
+    return from_flat, to_block

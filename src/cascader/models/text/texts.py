@@ -1,4 +1,4 @@
-"""What the language models read: every entity and relation as tokens, cut once."""
+"""The texts that language models read: every entity and relation, tokenized once."""
 
 import hashlib
 import re
@@ -13,9 +13,9 @@ from cascader.graph.ragged import offsets_of, positions_within
 from cascader.models.text.base_model import BaseModel
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
-#: Names of the hub kind: Q42, /m/027rn, C0004057. No language model has read them.
+#: A graph has texts if at least this share of its names are words, rather than ids such as Q42 or /m/027rn.
 _SPEAKING_SHARE = 0.05
-_MARKS = 2  # of a text's beginning and end
+_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 
 
 def text_of(entity: Entity) -> str:
@@ -25,8 +25,8 @@ def text_of(entity: Entity) -> str:
 
 
 def as_read(text: str, base: BaseModel, limit: int) -> str:
-    """The text as far as it is read: its first `limit` tokens."""
-    if len(text) <= limit:  # a token has at least a character
+    """The part of a text that is read: its first `limit` tokens."""
+    if len(text) <= limit:  # a token has at least one character
         return text
     cut = base.tokenizer(
         text, add_special_tokens=False, truncation=True, max_length=limit, return_offsets_mapping=True
@@ -35,12 +35,12 @@ def as_read(text: str, base: BaseModel, limit: int) -> str:
 
 
 def phrase_of(relation_name: str, predicts_tail: bool) -> str:
-    """A relation as text, with a marker for the side: asked backwards it is another question."""
+    """A relation as text; its inverse gets a marker, since it is another question."""
     return relation_name if predicts_tail else f"reverse of {relation_name}"
 
 
 def has_texts(kg: KnowledgeGraph) -> bool:
-    """Whether there is something for a language model to read."""
+    """Whether a graph has something for a language model to read."""
     return _speaking(kg) >= _SPEAKING_SHARE * len(kg.entities)
 
 
@@ -49,7 +49,7 @@ def _speaking(kg: KnowledgeGraph) -> int:
 
 
 def check_texts(kg: KnowledgeGraph) -> None:
-    """Refuse a graph without texts: a tier that reads them would add nothing."""
+    """Refuse a graph without texts, to which a tier that reads them would add nothing."""
     if not has_texts(kg):
         raise DataError(
             f"{kg.name} has no texts: {_speaking(kg):,} of {len(kg.entities):,} entities have a name in words or a "
@@ -59,20 +59,20 @@ def check_texts(kg: KnowledgeGraph) -> None:
 
 
 def _is_speaking(entity: Entity) -> bool:
-    """Whether the name says something: words, and not only the id of some catalogue."""
+    """Whether the name consists of words, rather than being the id in some catalog."""
     return entity.name != entity.id or bool(_WORD.search(entity.name) and not entity.name.startswith("/m/"))
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Texts as token ids, without the marks of beginning and end; text i has `ids[offsets[i]:offsets[i + 1]]`."""
+    """Texts as token ids, without [CLS] and [SEP]; those of text i are `ids[offsets[i]:offsets[i + 1]]`."""
 
     offsets: IntArray  # (texts + 1,)
     ids: IntArray  # (tokens,)
 
     @classmethod
     def of(cls, texts: Sequence[str], base: BaseModel, limit: int) -> "Tokens":
-        """Cut texts into at most `limit` tokens each."""
+        """Tokenize texts, and truncate each after `limit` tokens."""
         cut = base.tokenizer(list(texts), add_special_tokens=False, truncation=True, max_length=limit)["input_ids"]
         flat = [token for tokens in cut for token in tokens]
         return cls(offsets_of([len(tokens) for tokens in cut]), np.array(flat, dtype=np.int32))
@@ -94,7 +94,7 @@ class Tokens:
         return np.diff(self.offsets)
 
     def keys(self, salt: str) -> list[str]:
-        """A hash of each text's tokens; `salt` names what else the reading depends on."""
+        """A hash of each text's tokens; `salt` names what else a cached value depends on."""
         start = hashlib.sha256(salt.encode())
         keys = []
         for text in range(len(self)):
@@ -106,24 +106,25 @@ class Tokens:
 
 @dataclass(frozen=True, eq=False)
 class GraphTexts:
-    """A graph in tokens; like the embeddings, relations asked backwards stand behind the others."""
+    """The tokens of a graph; as in embeddings, inverse relations come after the others."""
 
     entities: Tokens
     relations: Tokens  # (2 × relations)
 
     @classmethod
     def of(cls, kg: KnowledgeGraph, base: BaseModel, max_tokens: int) -> "GraphTexts":
-        """Tokenize every entity and relation once; entities are cut at `max_tokens`, relations are not."""
+        """Tokenize every entity and relation; entities are truncated after `max_tokens`, relations are not."""
         check_texts(kg)
-        if max_tokens + _MARKS > base.token_limit:
+        limit = base.token_limit - _SPECIAL_TOKENS
+        if max_tokens > limit:
             raise SettingsError(
-                f"max_tokens is {max_tokens}, but {base.name} reads texts of {base.token_limit - _MARKS} tokens at "
-                "most. Lower max_tokens: longer texts are cut there."
+                f"max_tokens is {max_tokens}, but {base.name} reads texts of {limit} tokens at most. Lower max_tokens: "
+                "longer texts are truncated."
             )
         phrases = [
             phrase_of(relation.name, predicts_tail) for predicts_tail in (True, False) for relation in kg.relations
         ]
         return cls(
             Tokens.of([text_of(entity) for entity in kg.entities], base, max_tokens),
-            Tokens.of(phrases, base, base.token_limit - _MARKS),
+            Tokens.of(phrases, base, limit),
         )

@@ -1,7 +1,7 @@
-"""The two towers of a dual encoder, for questions and for entities; a score is the dot product of their tops.
+"""The two towers of a dual encoder, for questions and for entities; a score is the dot product of their outputs.
 
-What is looked up several times is looked up with embedding() or index_select(): the gradient of indexing adds up in a
-random order when there are several threads, and a resumed training would not be the same.
+Repeated lookups use embedding() or index_select(): with several threads, the gradient of indexing is summed in a random
+order, and a resumed training would not be the same.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding, layer_norm, logsigmoid, normalize, relu
 
 from cascader.models.text.settings import DualSettings
-from cascader.models.text.text_encoder import Reader
+from cascader.models.text.text_encoder import Encoder
 from cascader.models.training.losses import masked_softmax_loss, softmax_loss
 
 
@@ -22,34 +22,34 @@ class Batch:
     """A batch of questions, their answers, and the entities that these are compared with."""
 
     anchors: Tensor  # (questions,)
-    relations: Tensor  # (questions,) those asked backwards behind the others
+    relations: Tensor  # (questions,) inverse relations after the others
     rows: Tensor  # (answers,) the question of each answer
     answers: Tensor  # (answers,) its place among the compared entities
-    weights: Tensor  # (answers,) what it counts
+    weights: Tensor  # (answers,) of each answer in the loss
     compared: Tensor  # (compared,) entities
     is_known: Tensor  # (questions, compared) True where an entity is an answer
 
 
 class Towers(nn.Module):
-    """Vectors of questions and entities, and the loss that shapes them."""
+    """Encodes questions and entities, and has the loss that trains it."""
 
-    def question_vectors(self, reader: Reader, anchors: Tensor, relations: Tensor) -> Tensor:
+    def question_vectors(self, encoder: Encoder, anchors: Tensor, relations: Tensor) -> Tensor:
         """Shape (questions, coordinates)."""
         raise NotImplementedError
 
-    def entity_vectors(self, reader: Reader, entities: Tensor) -> Tensor:
+    def entity_vectors(self, encoder: Encoder, entities: Tensor) -> Tensor:
         """Shape (entities, coordinates)."""
         raise NotImplementedError
 
-    def loss(self, reader: Reader, asked: Batch) -> Tensor:
-        """How far the vectors are from what they should be."""
+    def loss(self, encoder: Encoder, asked: Batch) -> Tensor:
+        """The loss of a batch."""
         raise NotImplementedError
 
 
 class ContrastiveTowers(Towers):
-    """Cosines of two small networks on text vectors, with a learnt temperature and a softmax over all that is compared.
+    """Cosines of two small networks on text vectors, with a learned temperature and a softmax over entities.
 
-    The relation is its text's vector plus an offset of its own, for what its name does not say.
+    A relation is its text's vector plus a learned offset, for what its name does not say.
     """
 
     def __init__(self, width: int, relation_count: int, settings: DualSettings) -> None:
@@ -67,22 +67,22 @@ class ContrastiveTowers(Towers):
         )
         self.log_scale = nn.Parameter(torch.tensor(-math.log(settings.temperature)))
 
-    def question_vectors(self, reader: Reader, anchors: Tensor, relations: Tensor) -> Tensor:
-        """The anchor, moved by the relation; as long as the temperature says."""
-        anchor = self.anchor_network(self._scaled(reader.entities(anchors)))
+    def question_vectors(self, encoder: Encoder, anchors: Tensor, relations: Tensor) -> Tensor:
+        """The anchor, moved by the relation; scaled by the inverse temperature."""
+        anchor = self.anchor_network(self._scaled(encoder.entities(anchors)))
         offset = embedding(relations, self.relation_offsets)
-        relation = self.relation_network(self._scaled(reader.relations(relations))) + offset
+        relation = self.relation_network(self._scaled(encoder.relations(relations))) + offset
         moved = anchor + self.joint_network(torch.cat([anchor, relation], dim=1))
         return self.log_scale.exp() * normalize(moved, dim=1)
 
-    def entity_vectors(self, reader: Reader, entities: Tensor) -> Tensor:
-        """Of length one."""
-        return normalize(self.entity_network(self._scaled(reader.entities(entities))), dim=1)
+    def entity_vectors(self, encoder: Encoder, entities: Tensor) -> Tensor:
+        """Unit vectors."""
+        return normalize(self.entity_network(self._scaled(encoder.entities(entities))), dim=1)
 
-    def loss(self, reader: Reader, asked: Batch) -> Tensor:
+    def loss(self, encoder: Encoder, asked: Batch) -> Tensor:
         """Cross-entropy of the answers against everything compared (InfoNCE), with an additive margin."""
-        questions = self.question_vectors(reader, asked.anchors, asked.relations)
-        scores = questions @ self.entity_vectors(reader, asked.compared).T
+        questions = self.question_vectors(encoder, asked.anchors, asked.relations)
+        scores = questions @ self.entity_vectors(encoder, asked.compared).T
         if self._margin:
             scores = scores - self._margin * self.log_scale.exp() * asked.is_known
         if self._other_answers == "masked":
@@ -94,7 +94,7 @@ class ContrastiveTowers(Towers):
 
 
 def small_network(width: int, hidden: int, dim: int, dropout: float) -> nn.Sequential:
-    """From vectors of `width` to coordinates, through one layer of hidden units."""
+    """A network with one hidden layer, from `width` to `dim`."""
     return nn.Sequential(
         nn.Dropout(dropout), nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, dim)
     )
@@ -112,17 +112,17 @@ class StarTowers(Towers):
         self.head = nn.Linear(4 * width, 1)
         self.relation_head = nn.Linear(4 * width, 2 * relation_count)
 
-    def question_vectors(self, reader: Reader, anchors: Tensor, relations: Tensor) -> Tensor:
+    def question_vectors(self, encoder: Encoder, anchors: Tensor, relations: Tensor) -> Tensor:
         """[b∘u; 1; u·(a + c) + bias]."""
-        return self._of_questions(reader.questions(anchors, relations))
+        return self._of_questions(encoder.questions(anchors, relations))
 
-    def entity_vectors(self, reader: Reader, entities: Tensor) -> Tensor:
+    def entity_vectors(self, encoder: Encoder, entities: Tensor) -> Tensor:
         """[v; v·(d - c); 1]."""
-        return self._of_entities(reader.entities(entities))
+        return self._of_entities(encoder.entities(entities))
 
-    def loss(self, reader: Reader, asked: Batch) -> Tensor:
-        """Is the triple true, is the gold above the others, and which relation is it: the paper's three."""
-        u, v = reader.questions(asked.anchors, asked.relations), reader.entities(asked.compared)
+    def loss(self, encoder: Encoder, asked: Batch) -> Tensor:
+        """The paper's three losses: triple classification, ranking, and relation classification."""
+        u, v = encoder.questions(asked.anchors, asked.relations), encoder.entities(asked.compared)
         scores = self._of_questions(u) @ self._of_entities(v).T
         golds, negative = scores[asked.rows, asked.answers], ~asked.is_known
         of_negatives = (logsigmoid(-scores) * negative).sum(dim=1) / negative.sum(dim=1).clamp_min(1)
@@ -145,32 +145,31 @@ class StarTowers(Towers):
 
 
 class TowerEnsemble(Towers):
-    """Several towers that stand on the same texts and learn from the same questions; a score is the mean of theirs.
+    """Several towers that share texts and batches but start from different weights; a score is the mean of theirs.
 
-    They start from different weights and err differently. The vectors lie end to end, so that all answers to a
-    question are still one matrix product.
+    Their vectors are concatenated, so scoring all answers to a question is still one matrix product.
     """
 
     def __init__(self, members: Iterable[Towers]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def question_vectors(self, reader: Reader, anchors: Tensor, relations: Tensor) -> Tensor:
-        """Those of all members, each with its share."""
-        found = [towers.question_vectors(reader, anchors, relations) for towers in self._towers()]
+    def question_vectors(self, encoder: Encoder, anchors: Tensor, relations: Tensor) -> Tensor:
+        """Those of all members, divided by their number."""
+        found = [towers.question_vectors(encoder, anchors, relations) for towers in self._towers()]
         return torch.cat(found, dim=1) / len(found)
 
-    def entity_vectors(self, reader: Reader, entities: Tensor) -> Tensor:
+    def entity_vectors(self, encoder: Encoder, entities: Tensor) -> Tensor:
         """Those of all members."""
-        return torch.cat([towers.entity_vectors(reader, entities) for towers in self._towers()], dim=1)
+        return torch.cat([towers.entity_vectors(encoder, entities) for towers in self._towers()], dim=1)
 
-    def loss(self, reader: Reader, asked: Batch) -> Tensor:
-        """Each member learns by itself: what is wanted is that they differ."""
-        return torch.stack([towers.loss(reader, asked) for towers in self._towers()]).mean()
+    def loss(self, encoder: Encoder, asked: Batch) -> Tensor:
+        """The mean of the members' losses: each learns by itself, so that they differ."""
+        return torch.stack([towers.loss(encoder, asked) for towers in self._towers()]).mean()
 
     def _towers(self) -> Iterator[Towers]:
         for towers in self.members:
-            assert isinstance(towers, Towers)  # noqa: S101 - a ModuleList forgets what it holds
+            assert isinstance(towers, Towers)  # noqa: S101 - a ModuleList does not know what it holds
             yield towers
 
 
@@ -178,6 +177,6 @@ _TOWERS: dict[str, Callable[[int, int, DualSettings], Towers]] = {"contrastive":
 
 
 def build_towers(width: int, relation_count: int, settings: DualSettings) -> Towers:
-    """The towers that a settings asks for, with fresh weights; `width` is that of a text's vector."""
+    """Untrained towers for these settings; `width` is that of a text's vector."""
     members = [_TOWERS[settings.objective](width, relation_count, settings) for _ in range(settings.ensemble_size)]
     return TowerEnsemble(members) if len(members) > 1 else members[0]

@@ -1,5 +1,6 @@
 """What all trained models share: losses, negatives, and a loop that resumes and stops in time."""
 
-from cascader.models.training.loop import History, Schedule, Trainable, summary_of, train
+from cascader.models.training.checkpoints import CHECKPOINT, Checkpoint
+from cascader.models.training.loop import Int8Check, Schedule, Trainable, TrainingHistory, train
 
-__all__ = ["History", "Schedule", "Trainable", "summary_of", "train"]
+__all__ = ["CHECKPOINT", "Checkpoint", "Int8Check", "Schedule", "Trainable", "TrainingHistory", "train"]

@@ -1,4 +1,4 @@
-"""Each formula is a scorer, and says what PyKEEN says."""
+"""Each interaction is a model, and scores as PyKEEN does."""
 
 import warnings
 
@@ -8,29 +8,29 @@ import torch
 
 from cascader.graph import Queries
 from cascader.models.embeddings import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
-from tests.contracts import ScorerContract
+from tests.contracts import ModelContract
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # PyKEEN's own imports warn
     interactions = pytest.importorskip("pykeen.nn.modules", reason="pykeen is not installed")
 
 
-class TestRESCAL(ScorerContract):
+class TestRESCAL(ModelContract):
     def make(self, kg):
         return RESCAL(dim=8, epochs=1).fit(kg)
 
 
-class TestTransE(ScorerContract):
+class TestTransE(ModelContract):
     def make(self, kg):
         return TransE(dim=8, epochs=1).fit(kg)
 
 
-class TestComplEx(ScorerContract):
+class TestComplEx(ModelContract):
     def make(self, kg):
         return ComplEx(dim=8, epochs=1).fit(kg)
 
 
-class TestRotatE(ScorerContract):
+class TestRotatE(ModelContract):
     def make(self, kg):
         return RotatE(dim=8, epochs=1).fit(kg)
 

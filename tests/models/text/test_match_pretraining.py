@@ -8,8 +8,8 @@ from cascader.errors import SettingsError
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models.text import CrossEncoder
 from cascader.models.text.base_model import load_base_model
-from cascader.models.text.heads import Match, MatchingHead
-from cascader.models.text.match_pretraining import Matching
+from cascader.models.text.heads import MatchingHead, MatchScorer
+from cascader.models.text.match_pretraining import MatchTraining
 from cascader.models.text.pairs import PairEncoder, Pairs
 from cascader.models.text.texts import GraphTexts
 
@@ -21,41 +21,41 @@ def likes():
 
 
 @pytest.fixture
-def reader(likes, tiny_model):
+def encoder(likes, tiny_model):
     base = load_base_model(tiny_model)
     return PairEncoder(base, GraphTexts.of(likes, base, max_tokens=16), split=base.layer_count - 1)
 
 
-def test_what_is_gathered_from_a_text_alone_is_what_is_gathered_in_a_pair(reader):
+def test_the_context_of_a_text_alone_is_its_context_in_a_pair(encoder):
     pairs = Pairs(np.array([0, 0]), np.array([1, 1]), np.array([4, 9]))
-    _, first, anchor, candidate = reader.eval()(pairs).chunk(4, dim=1)
-    alone_first, alone = reader.gathered(0, np.array([1, 4, 9]))
+    _, first, anchor, candidate = encoder.eval()(pairs).chunk(4, dim=1)
+    alone_first, alone = encoder.contexts(0, np.array([1, 4, 9]))
     torch.testing.assert_close(first, alone_first.expand(2, -1))
     torch.testing.assert_close(anchor, alone[:1].expand(2, -1))
     torch.testing.assert_close(candidate, alone[1:])
 
 
-@pytest.mark.parametrize("kept_bytes", [512 << 20, 0], ids=["against all entities", "against some"])
-def test_matching_learns_which_texts_can_be_answers(likes, reader, monkeypatch, kept_bytes):
-    monkeypatch.setattr("cascader.models.text.match_pretraining._KEPT_BYTES", kept_bytes)
+@pytest.mark.parametrize("cached_bytes", [512 << 20, 0], ids=["against all entities", "against some"])
+def test_matching_learns_which_texts_can_be_answers(likes, encoder, monkeypatch, cached_bytes):
+    monkeypatch.setattr("cascader.models.text.match_pretraining._CACHED_BYTES", cached_bytes)
     monkeypatch.setattr("cascader.models.text.match_pretraining._COMPARED", 6)
     torch.manual_seed(0)
-    match = Match(reader.width)
-    matching = Matching(match, reader, likes, seed=0)
+    match = MatchScorer(encoder.width)
+    matching = MatchTraining(match, encoder, likes, seed=0)
     before, *_, after = (np.mean(list(matching.steps(epoch))) for epoch in range(1, 40))
     assert after < 0.8 * before
-    first, gathered = reader.gathered(0, np.arange(len(likes.entities)))
+    first, contexts = encoder.contexts(0, np.arange(len(likes.entities)))
     asked = likes.query("abc a", "likes").anchors
     with torch.inference_mode():
         match.eval()
-        of_question = match.questions(first[None], gathered[torch.from_numpy(asked).long()])
-        scores = (of_question @ match.candidates(gathered).T)[0].numpy()
+        of_question = match.questions(first[None], contexts[torch.from_numpy(asked).long()])
+        scores = (of_question @ match.candidates(contexts).T)[0].numpy()
     is_answer = np.array([entity.id.startswith("xyz") for entity in likes.entities])
     assert scores[is_answer].mean() > scores[~is_answer].max()
 
 
-def test_an_epoch_asks_every_question_once_and_one_relation_at_a_time(likes, reader):
-    matching = Matching(Match(reader.width), reader, likes, seed=0)
+def test_an_epoch_asks_every_question_once_and_one_relation_at_a_time(likes, encoder):
+    matching = MatchTraining(MatchScorer(encoder.width), encoder, likes, seed=0)
     batches = list(matching._batches(np.random.default_rng(0)))
     questions = Queries.from_triples(likes.train).unique()[0]
     assert sorted(np.concatenate(batches)) == list(range(len(questions)))
@@ -63,9 +63,9 @@ def test_an_epoch_asks_every_question_once_and_one_relation_at_a_time(likes, rea
     assert matching.step_count == len(batches)
 
 
-def test_what_is_read_of_a_pair_starts_as_no_correction(reader):
-    head = MatchingHead(reader.width, relation_count=1).eval()
-    read = torch.randn(3, 4 * reader.width)
+def test_the_score_of_a_pair_starts_as_no_correction(encoder):
+    head = MatchingHead(encoder.width, relation_count=1).eval()
+    read = torch.randn(3, 4 * encoder.width)
     _, first, anchor, candidate = read.chunk(4, dim=1)
     products = head.match.questions(first, anchor) * head.match.candidates(candidate)
     torch.testing.assert_close(head(read), products.sum(dim=1))

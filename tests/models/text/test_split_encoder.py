@@ -7,9 +7,8 @@ import torch
 from cascader.errors import DataError, SettingsError
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.split_encoder import FrozenLayers, encode_cls, join, run_layers
-from cascader.models.text.text_encoder import TextEncoder
+from cascader.models.text.text_encoder import TextEncoder, VectorStore
 from cascader.models.text.texts import GraphTexts, Tokens
-from cascader.models.text.vector_store import VectorStore
 
 TEXTS = ["a b c", "", "d e f g h i"]
 
@@ -122,8 +121,8 @@ class TestBadInput:
             load_base_model(str(tmp_path / "model"))
 
     def test_a_model_of_the_hub_without_a_network(self, monkeypatch):
-        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        with pytest.raises(DataError, match="cannot load the language model 'nobody/no-model'.*take the default"):
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # the variable is only read on import
+        with pytest.raises(DataError, match="cannot load the language model 'nobody/no-model'.*use the default"):
             load_base_model("nobody/no-model")
 
     def test_a_split_that_there_is_not(self, base):
@@ -131,32 +130,32 @@ class TestBadInput:
             FrozenLayers(base, 5)
 
 
-def test_put_together_from_glances_a_pair_is_what_the_whole_layer_reads(base):
+def test_factored_attention_gives_what_the_whole_layer_gives(base):
     from cascader.models.text.pairs import PairEncoder, Pairs
 
     texts = GraphTexts(
         Tokens.of(["a b c", "d", "e f g h", ""], base, 99), Tokens.of(["r s", "reverse of r s"], base, 99)
     )
-    reader = PairEncoder(base, texts, split=1).eval()
+    encoder = PairEncoder(base, texts, split=1).eval()
     with torch.no_grad():
-        reader.parts.normal_()
+        encoder.segment_embeddings.normal_()
     pairs = Pairs(np.array([0, 0, 1, 1, 0]), np.array([0, 0, 2, 3, 1]), np.array([1, 2, 0, 0, 1]))
-    assert reader.has_single_joint_layer
+    assert encoder.has_single_joint_layer
     with torch.inference_mode():
-        expected = encode_cls(reader.upper, *reader.lower(pairs))
-        torch.testing.assert_close(reader(pairs)[:, : base.width], expected, rtol=1e-4, atol=1e-5)
+        expected = encode_cls(encoder.upper, *encoder.lower(pairs))
+        torch.testing.assert_close(encoder(pairs)[:, : base.width], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_learnt_from_glances_is_what_is_learnt_from_the_whole_layer(base):
+def test_factored_attention_has_the_gradients_of_the_whole_layer(base):
     from cascader.models.text.pairs import PairEncoder, Pairs
 
     texts = GraphTexts(Tokens.of(["a b c", "d", "e f g h"], base, 99), Tokens.of(["r", "reverse of r"], base, 99))
-    reader = PairEncoder(base, texts, split=1).eval()
+    encoder = PairEncoder(base, texts, split=1).eval()
     pairs = Pairs(np.array([0, 1, 1]), np.array([0, 0, 2]), np.array([1, 2, 0]))
     gradients = []
-    for read in (reader(pairs)[:, : base.width], encode_cls(reader.upper, *reader.lower(pairs))):
-        reader.zero_grad()
+    for read in (encoder(pairs)[:, : base.width], encode_cls(encoder.upper, *encoder.lower(pairs))):
+        encoder.zero_grad()
         (read**2).sum().backward()
-        gradients.append([parameter.grad.clone() for parameter in reader.parameters() if parameter.grad is not None])
+        gradients.append([parameter.grad.clone() for parameter in encoder.parameters() if parameter.grad is not None])
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)

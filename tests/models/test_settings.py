@@ -1,0 +1,90 @@
+"""Settings: their bounds, their spelling, and the signatures and reprs that are made from them."""
+
+import inspect
+import pydoc
+from dataclasses import dataclass, fields
+from typing import Annotated, Literal, get_type_hints
+
+import pytest
+
+from cascader.errors import SettingsError
+from cascader.models import model_class, model_names
+from cascader.models.embeddings import ComplEx, EmbeddingSettings, RotatE, TransE
+from cascader.models.embeddings.settings import EmbeddingOptions
+from cascader.models.settings import Between, Settings
+from cascader.models.text import CrossSettings, DualEncoder, DualSettings
+from cascader.models.text.settings import CrossOptions, DualOptions
+
+
+@dataclass(frozen=True)
+class Few(Settings):
+    size: Annotated[int, Between(1, 9)] = 2
+    rate: Annotated[float, Between(0, 1)] = 0.5
+    kind: Literal["a", "b"] = "a"
+    path: str = ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"size": 0}, "size is 0, expected a whole number from 1 to 9."),
+        ({"size": True}, "size is True, expected a whole number from 1 to 9."),
+        ({"size": 2.0}, "size is 2.0, expected a whole number from 1 to 9."),
+        ({"rate": 1.5}, "rate is 1.5, expected a number from 0 to 1."),
+        ({"rate": float("nan")}, "rate is nan, expected a number from 0 to 1."),
+        ({"kind": "c"}, "kind is 'c', expected one of: a, b."),
+        ({"path": 3}, "path is 3, expected a string."),
+        ({"siez": 3}, "there is no setting 'siez'. Did you mean 'size'? The settings are: size, rate, kind, path."),
+        ({"xyz": 3}, "there is no setting 'xyz'. The settings are: size, rate, kind, path."),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_was_expected(settings, message):
+    with pytest.raises(SettingsError) as caught:
+        Few.of(settings)
+    assert str(caught.value) == message
+
+
+def test_a_whole_number_is_also_a_number():
+    assert Few(rate=1).rate == 1
+
+
+@pytest.mark.parametrize(
+    ("british", "american"),
+    [
+        ("optimiser", "optimizer"),
+        ("regulariser", "regularizer"),
+        ("regulariser_weight", "regularizer_weight"),
+        ("regulariser_power", "regularizer_power"),
+    ],
+)
+def test_british_spelling_is_answered_with_the_american_name(british, american):
+    with pytest.raises(SettingsError, match=f"no setting '{british}'. Use the American spelling: {american}."):
+        ComplEx(**{british: 1})
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_the_signature_lists_every_setting_with_the_default_of_its_class(name):
+    kind = model_class(name)
+    parameters = inspect.signature(kind).parameters
+    assert {name: p.default for name, p in parameters.items()} == kind().settings.as_dict()
+    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters.values())
+
+
+def test_help_shows_the_settings():
+    assert "learning_rate: float = 0.001" in pydoc.render_doc(TransE, renderer=pydoc.plaintext)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [(EmbeddingOptions, EmbeddingSettings), (DualOptions, DualSettings), (CrossOptions, CrossSettings)],
+)
+def test_the_typed_keywords_are_the_settings(options, settings):
+    assert get_type_hints(options) == settings.kinds()
+    assert list(get_type_hints(options)) == [field.name for field in fields(settings)]
+
+
+def test_the_repr_is_the_call_with_the_settings_that_differ_from_the_defaults():
+    assert repr(ComplEx(dim=4)) == "ComplEx(dim=4)"
+    assert repr(RotatE(loss="negative-sampling")) == "RotatE()"  # its own default
+    assert repr(RotatE(loss="1-vs-all", seed=3)) == "RotatE(loss='1-vs-all', seed=3)"
+    assert repr(DualEncoder()) == "DualEncoder()"
