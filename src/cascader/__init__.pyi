@@ -27,6 +27,7 @@ from .evaluation import Evaluation as Evaluation
 from .evaluation import Metrics as Metrics
 from .evaluation import compare as compare
 from .evaluation import evaluate as evaluate
+from .events import Event as Event
 from .graph import Candidates as Candidates
 from .graph import Entity as Entity
 from .graph import KnowledgeGraph as KnowledgeGraph
@@ -41,11 +42,16 @@ from .models.embeddings import PyKEENScorer as PyKEENScorer
 from .models.embeddings import RotatE as RotatE
 from .models.embeddings import TransE as TransE
 from .models.embeddings import read_embedding as read_embedding
+from .models.model import Model as Model
+from .models.registry import register as register
 from .models.text import CrossEncoder as CrossEncoder
 from .models.text import DualEncoder as DualEncoder
 from .runs import Prediction as Prediction
+from .runs import Predictions as Predictions
+from .runs import Predictor as Predictor
 from .runs import Run as Run
 from .runs import Verdict as Verdict
+from .runs import fit as fit
 from .runs import load_run as load_run
 from .runs import save_run as save_run
 from .scoring.engines import LocalEngine as LocalEngine

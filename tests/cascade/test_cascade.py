@@ -127,21 +127,22 @@ def test_when_the_time_is_up_the_ranking_is_complete_and_marked(toy):
 
 
 @pytest.mark.parametrize("ranks_read", [1, 3])
-def test_in_the_middle_the_best_have_been_read(toy, clock, monkeypatch, ranks_read):
+def test_in_the_middle_the_best_have_been_read(toy, monkeypatch, ranks_read):
     monkeypatch.setattr("cascader.cascade.cascade._RANKS_AT_ONCE", 1)
     clock = Ticking()
     first, second = Frequency().fit(toy), Slow(ComplEx(dim=4, epochs=1).fit(toy), clock)
     queries = Queries.from_triples(toy.test)
-    *_, last = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).steps(queries, Deadline(1, clock))
+    *_, last = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).steps(queries, Deadline(ranks_read, clock))
     assert not last.complete
     assert last.candidates.counts.tolist() == [ranks_read] * len(queries)
     np.testing.assert_array_equal(last.candidates.ids, ranked(first.score_all(queries))[:, :ranks_read].ravel())
 
 
-def test_with_time_enough_all_is_read(toy, clock):
-    first, second = Frequency().fit(toy), Sleepy(ComplEx(dim=4, epochs=1).fit(toy), clock, 0.2)
+def test_with_time_enough_all_is_read(toy):
+    clock = Ticking()
+    first, second = Frequency().fit(toy), Slow(ComplEx(dim=4, epochs=1).fit(toy), clock)
     queries = Queries.from_triples(toy.test)
-    *_, last = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).within(1.0).steps(queries)
+    *_, last = Cascade(first).then(second, alpha=0.0, keep=TopK(8)).steps(queries, Deadline(100, clock))
     assert last.complete
     assert second.calls == 8 * len(queries)
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cascader.cascade.blend import Alpha, Fusion, blend_all, mask_known, rerank
-from cascader.cascade.deadline import Deadline
 from cascader.cascade.pruners import Pruner
-from cascader.cascade.steps import Step, UsageLog
+from cascader.cascade.steps import Deadline, Step, UsageLog
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Candidates, FloatArray, Queries
-from cascader.graph.ragged import positions_within
+from cascader.graph.candidates import positions_within
 from cascader.html import html_table
 from cascader.scoring import Scorer, reads_pairs
 

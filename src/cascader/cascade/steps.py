@@ -1,9 +1,12 @@
-"""What each tier did: tuning, traces, costs and figures all read this, and none runs a model again."""
+"""What each tier did, what it cost and how long it had: traces, costs and figures read it, and rerun no model."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from cascader.errors import SettingsError
 from cascader.graph import Candidates, FloatArray
 
 
@@ -68,3 +71,18 @@ class UsageLog:
     def seconds(self) -> float:
         """The time of all tiers together."""
         return sum(usage.seconds for usage in self.tiers.values())
+
+
+class Deadline:
+    """Runs from the moment it is made; `clock` tells the time in seconds."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        if not seconds > 0:
+            raise SettingsError(f"a time limit of {seconds} seconds leaves no time, expected more than 0.")
+        self._clock = clock
+        self._end = clock() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return self._clock() >= self._end

@@ -9,6 +9,7 @@ import typer
 
 import cascader
 from cascader.cli import (
+    classify,
     compare,
     data,
     demo,
@@ -19,8 +20,9 @@ from cascader.cli import (
     report,
     serve,
 )
-from cascader.cli.console import complain
+from cascader.cli.console import echo, echo_error, echo_table
 from cascader.errors import CascaderError
+from cascader.events import Event, listening
 
 app = typer.Typer(
     name="cascader",
@@ -37,7 +39,7 @@ app.add_typer(data.app, name="data")
 app.command()(fit.fit)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
-app.command()(predict.classify)
+app.command()(classify.classify)
 app.command()(describe.describe)
 app.command()(report.report)
 app.command()(serve.serve)
@@ -74,20 +76,28 @@ class _OneLine(logging.Handler):
     """Log records as lines of their own on standard error, without what a terminal would obey."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        complain(f"note: {record.getMessage()}")
+        echo_error(f"note: {record.getMessage()}")
+
+
+def _print(event: Event) -> None:
+    """Show what a long call has to say."""
+    echo(event.text)
+    if event.rows:
+        echo_table(event.columns, event.rows)
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is said in a sentence, with exit code 2."""
+    """Run the command line; what the user can correct is said in a sentence, with exit code 2."""
     logging.basicConfig(level=logging.INFO, handlers=[_OneLine()])
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows only ASCII gets a question mark, no crash
     try:
-        app()
+        with listening(_print):
+            app()
     except CascaderError as error:
-        complain(f"error: {error}")
+        echo_error(f"error: {error}")
         sys.exit(BAD_INPUT)
     except OSError as error:  # a path too long, a folder that may not be read, a full disk behind standard output
-        complain(f"error: {error.strerror or error}: {error.filename or 'standard output'}")
+        echo_error(f"error: {error.strerror or error}: {error.filename or 'standard output'}")
         sys.exit(BAD_INPUT)

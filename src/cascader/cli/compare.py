@@ -6,32 +6,28 @@ from typing import Annotated
 
 import typer
 
-from cascader.cli.console import say, say_table
-from cascader.cli.graphs import Opened, about_a_graph
+from cascader.cli.console import echo, echo_table
+from cascader.cli.options import OpenedGraph, SplitOption, with_graph_options
 from cascader.evaluation import METRICS, Evaluation, evaluate
 from cascader.evaluation import compare as compare_evaluations
 from cascader.evaluation.intervals import CONFIDENCE
 from cascader.evaluation.tables import results_table
-from cascader.graph import SplitName
 from cascader.models import Frequency
 
 OutOption = Annotated[Path, typer.Option("--out", help="The folder that gets <graph>/frequency.json and its ranks.")]
-SplitOption = Annotated[
-    SplitName, typer.Option("--split", help="The triples to ask for; settings and weights were chosen on valid.")
-]
 EvaluationArgument = Annotated[Path, typer.Argument(help="An evaluation's .json, with its .ranks.parquet beside it.")]
 
 
-@about_a_graph
-def baseline(graph: Opened, out: OutOption = Path("runs/results"), split: SplitOption = "test") -> None:
+@with_graph_options
+def baseline(graph: OpenedGraph, out: OutOption = Path("runs/results"), split: SplitOption = "test") -> None:
     """Measure the floor: how well the most frequent answers do, with no model at all.
 
     Example: cascader baseline wordnet
     """
     evaluation = evaluate(Frequency().fit(graph.kg), graph.kg, split)
     path = evaluation.save(out / graph.kg.name)
-    say_evaluation(evaluation)
-    say(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
+    echo_evaluations([evaluation])
+    echo(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
 
 
 def table(
@@ -69,29 +65,24 @@ def compare(
         ]
         for metric, difference in comparison.differences.items()
     ]
-    say(f"{comparison.first.dataset}, {comparison.first.split}, {comparison.first.metrics.queries:,} queries")
-    say_table(["metric", *names, "difference", "p"], rows)
-    _say_slices_beside(comparison.first, comparison.second, "side")
-    say(
+    echo(f"{comparison.first.dataset}, {comparison.first.split}, {comparison.first.metrics.queries:,} queries")
+    echo_table(["metric", *names, "difference", "p"], rows)
+    _echo_slices_beside(comparison.first, comparison.second, "side")
+    echo(
         f"In brackets: {CONFIDENCE:.0%} bootstrap intervals. p: how often chance alone makes a difference this large "
         "(paired randomization test)."
     )
 
 
-def say_evaluation(evaluation: Evaluation) -> None:
-    """Print the figures of an evaluation with their intervals."""
-    say_evaluations([evaluation])
-
-
-def say_evaluations(evaluations: list[Evaluation]) -> None:
+def echo_evaluations(evaluations: list[Evaluation]) -> None:
     """Print the figures of several evaluations of the same queries."""
     rows = [
         [each.name, *(_with_interval(each.metrics[metric], each.intervals[metric]) for metric in METRICS)]
         for each in evaluations
     ]
     first = evaluations[0]
-    say(f"{first.dataset}, {first.split}, {first.metrics.queries:,} queries")
-    say_table(["scorer", *METRICS], rows)
+    echo(f"{first.dataset}, {first.split}, {first.metrics.queries:,} queries")
+    echo_table(["scorer", *METRICS], rows)
 
 
 def _with_interval(value: float, interval: tuple[float, float], signed: bool = False) -> str:
@@ -101,18 +92,10 @@ def _with_interval(value: float, interval: tuple[float, float], signed: bool = F
     return f"{value:{sign}.{digits}f} [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
 
 
-def _say_slices(evaluation: Evaluation, way: str) -> None:
-    rows = [
-        [label, f"{metrics.queries:,}", f"{metrics['mrr']:.4f}", f"{metrics['hits@10']:.4f}"]
-        for label, metrics in evaluation.slices[way].items()
-    ]
-    say_table([way.replace("_", " "), "queries", "mrr", "hits@10"], rows, numbers=["queries", "mrr", "hits@10"])
-
-
-def _say_slices_beside(first: Evaluation, second: Evaluation, way: str) -> None:
+def _echo_slices_beside(first: Evaluation, second: Evaluation, way: str) -> None:
     rows = [
         [label, f"{metrics.queries:,}", f"{metrics['mrr']:.4f}", f"{second.slices[way][label]['mrr']:.4f}"]
         for label, metrics in first.slices[way].items()
     ]
     columns = [way, "queries", "mrr, first", "mrr, second"]
-    say_table(columns, rows, numbers=columns[1:])
+    echo_table(columns, rows, numbers=columns[1:])

@@ -21,12 +21,12 @@ _output = _console(to_stderr=False)
 _errors = _console(to_stderr=True)
 
 
-def say(sentence: str) -> None:
+def echo(sentence: str) -> None:
     """Print a line on standard output."""
     _output.print(printable(sentence))
 
 
-def complain(sentence: str) -> None:
+def echo_error(sentence: str) -> None:
     """Print a line on standard error."""
     _errors.print(printable(sentence))
 
@@ -36,7 +36,7 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
+def echo_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
     """Print a plain table; the columns named in `numbers` are set flush right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:

@@ -6,8 +6,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from cascader.cli.console import say, say_table, shortened
-from cascader.cli.graphs import Opened, about_a_graph
+from cascader.cli.console import echo, echo_table, shortened
+from cascader.cli.options import OpenedGraph, with_graph_options
 from cascader.datasets import CATALOG, Counts, Format, locate, save_graph
 from cascader.errors import DataError
 from cascader.evaluation import relation_kinds
@@ -31,8 +31,8 @@ def list_() -> None:
     for dataset in CATALOG.values():
         counts = [f"{count:,}" for count in dataset.counts] if dataset.counts else ["–"] * len(_COUNTS)
         rows.append([dataset.name, *counts, _at_hand(dataset.name), dataset.title])
-    say_table(["name", *_COUNTS, "at hand", "what"], rows, numbers=_COUNTS)
-    say("Licenses and homes: cascader data show NAME")
+    echo_table(["name", *_COUNTS, "at hand", "what"], rows, numbers=_COUNTS)
+    echo("Licenses and homes: cascader data show NAME")
 
 
 def _at_hand(name: str) -> str:
@@ -43,69 +43,69 @@ def _at_hand(name: str) -> str:
 
 
 @app.command(epilog="Example: cascader data show wordnet")
-@about_a_graph
-def show(graph: Opened) -> None:
+@with_graph_options
+def show(graph: OpenedGraph) -> None:
     """Show a graph: its home and license, its size, its texts, its relations, and some triples."""
     if graph.dataset is not None:
-        say(graph.dataset.title)
-        say(f"license: {graph.dataset.license}")
+        echo(graph.dataset.title)
+        echo(f"license: {graph.dataset.license}")
         for source in (*graph.dataset.sources, *graph.dataset.optional_sources):
-            say(f"home: {source.home}")
-    for say_part in (_say_counts, _say_texts, _say_relations, _say_examples):
-        say_part(graph.kg)
+            echo(f"home: {source.home}")
+    for echo_part in (_echo_counts, _echo_texts, _echo_relations, _echo_examples):
+        echo_part(graph.kg)
 
 
 @app.command(epilog="Example: cascader data check wordnet")
-@about_a_graph
-def check(graph: Opened) -> None:
+@with_graph_options
+def check(graph: OpenedGraph) -> None:
     """Check a graph, your own above all: read all of it, count it, and say what is missing or odd, or given away.
 
     A file of triples is enough: head, relation and tail in three columns, by tabs (my-graph.tsv).
     """
-    _say_counts(graph.kg)
+    _echo_counts(graph.kg)
     found = findings(graph.kg)
     for finding in found:
-        say(f"- {finding}")
-    say("The graph can be used." + ("" if found else " Nothing odd was found."))
+        echo(f"- {finding}")
+    echo("The graph can be used." + ("" if found else " Nothing odd was found."))
 
 
 @app.command(epilog="Example: cascader data convert wordnet --to csv --out wordnet-csv")
-@about_a_graph
+@with_graph_options
 def convert(
-    graph: Opened,
+    graph: OpenedGraph,
     to: Annotated[Format, typer.Option("--to", help="The format to write.")],
     out: Annotated[Path, typer.Option("--out", help="A new folder for train, valid, test, entities and relations.")],
 ) -> None:
     """Write a graph in another format: all of it or nothing."""
     save_graph(graph.kg, out, to)
-    _say_counts(graph.kg)
-    say(f"Written to {out}.")
+    _echo_counts(graph.kg)
+    echo(f"Written to {out}.")
 
 
-def _say_counts(kg: KnowledgeGraph) -> None:
+def _echo_counts(kg: KnowledgeGraph) -> None:
     counts = [f"{count:,}" for count in Counts.of(kg)]
-    say_table(["graph", *_COUNTS, "sha256"], [[kg.name, *counts, kg.data_hash[:12]]], numbers=_COUNTS)
+    echo_table(["graph", *_COUNTS, "sha256"], [[kg.name, *counts, kg.data_hash[:12]]], numbers=_COUNTS)
 
 
-def _say_texts(kg: KnowledgeGraph) -> None:
+def _echo_texts(kg: KnowledgeGraph) -> None:
     words = [len(entity.description.split()) for entity in kg.entities]
     described = sum(count > 0 for count in words)
     typed = sum(bool(entity.type) for entity in kg.entities)
     mean = sum(words) / described if described else 0
-    say(f"{described:,} of {len(words):,} entities have a description (mean {mean:.1f} words), {typed:,} have a type.")
+    echo(f"{described:,} of {len(words):,} entities have a description (mean {mean:.1f} words), {typed:,} have a type.")
 
 
-def _say_relations(kg: KnowledgeGraph, most: int = 12) -> None:
+def _echo_relations(kg: KnowledgeGraph, most: int = 12) -> None:
     kinds = relation_kinds(kg)
     counts = np.bincount(kg.train[:, 1], minlength=len(kg.relations)).tolist()
     order = sorted(range(len(counts)), key=lambda relation: -counts[relation])
     rows = [[kg.relations[r].name, kg.relations[r].id, str(kinds[r]), f"{counts[r]:,}"] for r in order[:most]]
-    say_table(["relation", "id", "kind", "train triples"], rows, numbers=["train triples"])
+    echo_table(["relation", "id", "kind", "train triples"], rows, numbers=["train triples"])
     if len(order) > most:
-        say(f"and {len(order) - most:,} more relations")
+        echo(f"and {len(order) - most:,} more relations")
 
 
-def _say_examples(kg: KnowledgeGraph, most: int = 3) -> None:
+def _echo_examples(kg: KnowledgeGraph, most: int = 3) -> None:
     for head, relation, tail in kg.train[:most]:
         sentence = f"{kg.entities[head].name} — {kg.relations[relation].name} — {kg.entities[tail].name}"
-        say(f"for example: {shortened(sentence, 150)}")
+        echo(f"for example: {shortened(sentence, 150)}")

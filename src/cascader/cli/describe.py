@@ -1,49 +1,50 @@
 """`cascader describe`: what a run consists of, and what it costs on this machine."""
 
 import time
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
+from cascader.cli.console import echo, echo_table
+from cascader.cli.options import RunArgument
 
-from cascader.cli.console import say, say_table
+if TYPE_CHECKING:
+    from cascader.graph import KnowledgeGraph
+    from cascader.models.model import Model
 
 _QUESTIONS = 64
 _CANDIDATES = 4
 
 
-def describe(run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")]) -> None:
+def describe(run: RunArgument) -> None:
     """Say what each tier of a run is: parameters, speed on this machine, size on disk, and how it was trained.
 
     Example: cascader describe runs/demo
 
     `cascader demo` makes that run.
     """
-    from cascader.runs import load_run, tier_folder
-    from cascader.storage import folder_bytes
+    from cascader.runs import load_run
 
     loaded = load_run(run)
-    say(f"{run}: {loaded.kg!r}, preset {loaded.about['preset']}")
+    echo(f"{run}: {loaded.kg!r}, preset {loaded.metadata['preset']}")
     rows = []
-    for tier, model in loaded.tiers.items():
-        training = model.describe()["training"]
+    for tier, about in loaded.describe_tiers().items():
+        model, history = loaded.tiers[tier], loaded.tiers[tier].history_
         rows.append(
             [
                 tier,
-                model.describe()["settings"].get("objective", model.name),
-                f"{model.parameter_count:,}",
-                f"{_pairs_per_second(tier, model, loaded.kg):,.0f}",
-                f"{folder_bytes(tier_folder(run, tier)) / 1e6:,.1f} MB",
-                f"{training['seconds'] + (training['preparing_seconds'] or 0):,.0f} s",
-                "" if training["valid_mrr"] is None else f"{training['valid_mrr']:.4f}",
+                str(about["settings"].get("objective", model.name)),
+                f"{about['parameters']:,}",
+                f"{_pairs_per_second(model, loaded.kg):,.0f}",
+                f"{about['bytes'] / 1e6:,.1f} MB",
+                f"{history.seconds + history.preparing_seconds:,.0f} s",
+                "" if history.best_valid is None else f"{history.best_valid:.4f}",
             ]
         )
     columns = ["tier", "model", "parameters", "pairs/s here", "on disk", "training", "valid MRR"]
-    say_table(columns, rows, numbers=columns[2:])
-    say("A pair is a question with a candidate. The valid MRR of a later tier is that of its sum with the first.")
+    echo_table(columns, rows, numbers=columns[2:])
+    echo("A pair is a question with a candidate. The valid MRR of a later tier is that of its sum with the first.")
 
 
-def _pairs_per_second(tier: str, model: Any, kg: Any) -> float:  # noqa: ANN401 - any tier's model, any graph
+def _pairs_per_second(model: "Model", kg: "KnowledgeGraph") -> float:
     """Measured on a few questions of train, after one to warm up."""
     from cascader.graph import Candidates, Queries
 
@@ -51,7 +52,7 @@ def _pairs_per_second(tier: str, model: Any, kg: Any) -> float:  # noqa: ANN401 
     count = min(_CANDIDATES, len(kg.entities))
 
     def work(some: Queries) -> int:
-        if tier != "cross":  # those answer with all entities at once
+        if not model.reads_pairs:  # it answers with all entities at once
             return int(model.score_all(some).size)
         return len(model.score(some, Candidates.from_lists([list(range(count))] * len(some))))
 

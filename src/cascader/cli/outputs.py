@@ -36,7 +36,7 @@ def chosen_format(wanted: OutputFormat | None, out: Path | None) -> OutputFormat
     return wanted
 
 
-def put_out(
+def write_rows_as(
     rows: Sequence[Mapping[str, Any]], triples: Sequence[tuple[str, str, str]], form: OutputFormat, out: Path | None
 ) -> None:
     """Write rows in a format for programs to a file, or print them; N-Triples has the `triples` alone."""

@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from cascader.cli.console import say
-from cascader.evaluation import Evaluation
+from cascader.cli.console import echo
+from cascader.cli.options import ProcessesOption, RunArgument
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")],
+    run: RunArgument,
     out: Annotated[Path | None, typer.Option("--out", help="The folder for the report. [default: RUN/report]")] = None,
-    processes: Annotated[int, typer.Option("--processes", help="Processes that read texts at the same time.")] = 1,
+    processes: ProcessesOption = 1,
 ) -> None:
     """Write one page about a run: figures, what accuracy costs, what each tier adds, and where it fails.
 
@@ -20,17 +20,9 @@ def report(
 
     `cascader demo` makes that run.
     """
-    from cascader.report import about_tiers, analyze, write_report
     from cascader.runs import load_run
     from cascader.scoring.engines import LocalEngine
 
-    loaded = load_run(run)
-    evaluations = [Evaluation.load(path) for path in sorted((run / "results").glob("*.json"))]
     with LocalEngine(processes) as engine:
-        tuned = loaded.tuned(engine) if len(loaded.kg.valid) else None
-        calibration = loaded.answering(engine=engine).calibration
-        numbers = analyze(
-            loaded.kg, loaded.scorers(engine), tuned, evaluations, about_tiers(loaded), calibration=calibration
-        )
-    page = write_report(out or run / "report", numbers)
-    say(f"Written to {page} and {page.with_suffix('.json')}.")
+        page = load_run(run).report(out, engine)
+    echo(f"Written to {page} and {page.with_suffix('.json')}.")

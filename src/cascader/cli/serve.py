@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cascader.cli.console import say
+from cascader.cli.console import echo
 from cascader.errors import MissingExtraError
 
 
@@ -32,4 +32,4 @@ def serve(
         raise MissingExtraError(
             f'serving needs {error.name}, which is not installed. Install it with: pip install "cascader[serve]"'
         ) from error
-    serve_run(run, host=host, port=port, token=token, ready=lambda url: say(f"Serving {run} at {url}"))
+    serve_run(run, host=host, port=port, token=token, ready=lambda url: echo(f"Serving {run} at {url}"))

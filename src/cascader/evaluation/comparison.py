@@ -8,7 +8,7 @@ from cascader.errors import DataError
 from cascader.evaluation.evaluation import Evaluation
 from cascader.evaluation.intervals import CONFIDENCE, Interval, mean_intervals, paired_p_values
 from cascader.evaluation.metrics import METRICS
-from cascader.graph.html import html_table
+from cascader.html import html_table
 
 
 @dataclass(frozen=True)

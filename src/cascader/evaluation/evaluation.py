@@ -17,7 +17,7 @@ from cascader.evaluation.metrics import METRICS, Metrics
 from cascader.evaluation.ranks import GoldRanks, Ranks
 from cascader.evaluation.slices import Labels, slices_of
 from cascader.graph import SPLITS, FloatArray, KnowledgeGraph, Queries, Side, SplitName
-from cascader.graph.html import html_table
+from cascader.html import html_table
 from cascader.storage import read_json, read_parquet, versions_of, write_json, write_parquet
 
 FORMAT = 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph import FloatArray
-from cascader.graph.html import html_table
+from cascader.html import html_table
 
 #: Every metric is the mean of one number per query, computed from its rank alone.
 METRICS: dict[str, Callable[[FloatArray], FloatArray]] = {

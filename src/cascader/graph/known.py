@@ -3,9 +3,8 @@
 import numpy as np
 
 from cascader.graph.arrays import Triples, triple_keys
-from cascader.graph.candidates import Candidates
+from cascader.graph.candidates import Candidates, offsets_of, positions_within
 from cascader.graph.queries import Queries
-from cascader.graph.ragged import offsets_of, positions_within
 
 
 class KnownAnswers:

@@ -1,6 +1,6 @@
 """The report of a run: numbers first, then one page drawn from the numbers alone."""
 
-from cascader.report.analysis import about_tiers, analyze
+from cascader.report.analysis import analyze
 from cascader.report.page import write_report
 
-__all__ = ["about_tiers", "analyze", "write_report"]
+__all__ = ["analyze", "write_report"]

@@ -1,7 +1,7 @@
-"""All numbers of a report, computed from values or from a run."""
+"""All numbers of a report."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cascader
 from cascader.evaluation import Evaluation
@@ -10,12 +10,8 @@ from cascader.report.inputs import ReportInputs
 from cascader.report.jsonable import jsonable
 from cascader.report.sections import compute_sections
 from cascader.scoring.scorer import Scorer
-from cascader.storage import folder_bytes
 from cascader.tuning import TuningResult
 from cascader.tuning.calibration import Calibration
-
-if TYPE_CHECKING:
-    from cascader.runs import Run
 
 FORMAT = 1
 
@@ -32,8 +28,8 @@ def analyze(
 ) -> dict[str, Any]:
     """Compute all numbers of a report; a section that cannot be computed says why under "skipped".
 
-    `scorers` holds the tiers by name, the first tier first; `models` holds each tier's description of itself, as
-    `about_tiers` returns it; `tuned` is None if there was no valid split; `calibration` is None if answers have no
+    `scorers` holds the tiers by name, the first tier first; `models` describes each tier, as `Run.describe_tiers`
+    does; `tuned` is None if there was no valid split; `calibration` is None if answers have no
     probabilities; `seed` is the one that tuning used.
     """
     inputs = ReportInputs(kg, scorers, tuned, evaluations, models, seed, calibration)
@@ -48,18 +44,4 @@ def _describe_graph(kg: KnowledgeGraph) -> dict[str, Any]:
         "relations": len(kg.relations),
         "triples": {split: len(kg.split(split)) for split in SPLITS},
         "data_hash": kg.data_hash,
-    }
-
-
-def about_tiers(run: "Run") -> dict[str, dict[str, Any]]:
-    """How each tier of a run describes itself, with its parameter count and its size on disk."""
-    from cascader.runs import tier_folder
-
-    return {
-        name: {
-            **model.about(),
-            "parameters": model.parameter_count,
-            "bytes": folder_bytes(tier_folder(run.folder, name)),
-        }
-        for name, model in run.tiers.items()
     }

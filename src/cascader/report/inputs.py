@@ -17,8 +17,7 @@ from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
 from cascader.tuning import Trial, TuningResult
 from cascader.tuning.calibration import Calibration
-from cascader.tuning.recorded import RecordedScorer
-from cascader.tuning.search import split_valid
+from cascader.tuning.search import RecordedScorer, split_valid
 
 #: At most this many valid triples are replayed.
 _SAMPLE_TRIPLES = 300

@@ -8,8 +8,6 @@ from cascader.cascade.pruners import Capped, Pruner
 #: The order and colors of the kinds we know; others follow by name.
 _KNOWN_KINDS = ("top_k", "static", "dynamic", "conformal", "budgeted")
 _LABELS = {"top_k": "same for all"}
-#: Settings that tell two pruners of one kind apart.
-_SETTINGS = ("quantile", "coverage", "mean")
 
 
 def uncapped(pruner: Pruner) -> Pruner:
@@ -19,7 +17,7 @@ def uncapped(pruner: Pruner) -> Pruner:
 
 def kind_of(pruner: Pruner | None) -> str:
     """The kind of a pruner, such as "static" or "conformal"; "everyone" without one. Limits do not count."""
-    return "everyone" if pruner is None else str(uncapped(pruner).as_dict().get("pruner", "unknown"))
+    return "everyone" if pruner is None else uncapped(pruner).kind
 
 
 def describe_pruner(pruner: Pruner | None) -> str:
@@ -29,15 +27,7 @@ def describe_pruner(pruner: Pruner | None) -> str:
     >>> describe_pruner(TopK(50)), describe_pruner(Capped(100, DynamicTopK(0.9)))
     ('the best 50', 'dynamic, quantile 0.9, at most 100')
     """
-    if pruner is None:
-        return "everyone"
-    if isinstance(pruner, Capped):
-        return f"{describe_pruner(pruner.pruner)}, at most {pruner.k}"
-    settings = pruner.as_dict()
-    if kind_of(pruner) == "top_k":
-        return f"the best {settings['k']}"
-    told = [f"{name} {settings[name]:g}" for name in _SETTINGS if isinstance(settings.get(name), int | float)]
-    return ", ".join([kind_of(pruner), *told])
+    return "everyone" if pruner is None else str(pruner)
 
 
 def candidate_limit(pruner: Pruner | None) -> int:

@@ -2,12 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Protocol, runtime_checkable
 
-from cascader.cascade import Cascade, Tier
+from cascader.cascade import Cascade
 from cascader.errors import DataError
-from cascader.graph import Entity, KnowledgeGraph
-from cascader.scoring.scorer import Scorer
+from cascader.graph import Entity, FloatArray, KnowledgeGraph
+from cascader.models.model import Model
+from cascader.scoring import Scorer
+
+
+@runtime_checkable
+class ReadsNewTexts(Protocol):
+    """A model that can tell how near new texts are to those of the graph."""
+
+    def nearness(self, entities: Sequence[Entity], kg: KnowledgeGraph) -> FloatArray:
+        """The similarity of each new entity's text to every entity's; shape (new, entities)."""
+        ...
 
 
 def parse_entity(text: str) -> Entity:
@@ -18,24 +28,32 @@ def parse_entity(text: str) -> Entity:
     """
     name, _, description = (part.strip() for part in text.partition(":"))
     if not name:
-        raise DataError(f"{text!r} names no entity. Write it as: name: description")
+        raise DataError(f"{text!r} does not name an entity. Write it as: name: description")
     return Entity(f"new:{name}", name, description)
 
 
-def about_new(cascade: Cascade, tiers: Mapping[str, Any], entities: Sequence[Entity], kg: KnowledgeGraph) -> Cascade:
-    """The same cascade for questions whose anchors are new entities, by their places; its answers are the graph's.
+def can_read_new(tiers: Mapping[str, Model]) -> bool:
+    """Whether one of the tiers can read the text of a new entity."""
+    return any(isinstance(model, ReadsNewTexts) for model in tiers.values())
 
-    `tiers` are the models by name. Embeddings take the mean of the new entities' neighbors by text.
+
+def for_new_entities(
+    cascade: Cascade, tiers: Mapping[str, Model], entities: Sequence[Entity], kg: KnowledgeGraph
+) -> Cascade:
+    """The same cascade for questions whose anchors are new entities, by position; its answers are the graph's.
+
+    `tiers` are the models by name. Embeddings take the mean of a new entity's neighbors by text.
     """
-    if "dual" not in tiers:
+    reader = next((model for model in tiers.values() if isinstance(model, ReadsNewTexts)), None)
+    if reader is None:
         raise DataError(
             "a new entity has nothing but its text, and this run has no dual encoder that could read it. Fit one with: "
             "cascader fit GRAPH --tiers kge,dual; the graph needs texts for that."
         )
-    nearness = tiers["dual"].nearness(entities, kg)
+    nearness = reader.nearness(entities, kg)
 
     def scorer(name: str) -> Scorer:
         return tiers[name].for_new_entities(entities, kg, nearness)
 
-    later: list[Tier] = [replace(tier, scorer=scorer(tier.name)) for tier in cascade.tiers]
-    return Cascade(scorer(cascade.name), tuple(later), name=cascade.name)
+    later = tuple(replace(tier, scorer=scorer(tier.name)) for tier in cascade.tiers)
+    return Cascade(scorer(cascade.name), later, name=cascade.name)

@@ -1,10 +1,12 @@
 """What people get: an entity as an answer, or a verdict on a triple."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from cascader.cascade import Trace
 from cascader.graph import Entity, Relation, Side
+from cascader.html import html_table
 
 
 @dataclass(frozen=True)
@@ -13,8 +15,10 @@ class Prediction:
 
     >>> aspirin, treats, pain = Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain")
     >>> found = Prediction(aspirin, treats, "tail", pain, rank=1, probability=0.7, score=4.2, is_known=False, trace=())
-    >>> found.name, found.triple
-    ('pain', ('d1', 'r1', 's1'))
+    >>> found
+    Prediction(1. pain, 70.0 %)
+    >>> found.triple
+    ('d1', 'r1', 's1')
     """
 
     anchor: Entity
@@ -26,6 +30,10 @@ class Prediction:
     score: float
     is_known: bool  # the graph has this triple already
     trace: tuple[Trace, ...]
+
+    def __repr__(self) -> str:
+        probability = "" if self.probability is None else f", {percent(self.probability)}"
+        return f"Prediction({self.rank}. {self.name}{probability}{', known' if self.is_known else ''})"
 
     @property
     def id(self) -> str:
@@ -44,11 +52,11 @@ class Prediction:
         return head.id, self.relation.id, tail.id
 
     def why(self) -> list[str]:
-        """A line for each tier, in their order."""
+        """One line per tier, in their order."""
         return [trace.in_words() for trace in self.trace]
 
     def as_row(self) -> dict[str, Any]:
-        """All of it but the reasons, as tables and JSON hold it."""
+        """Everything but the reasons, as one row of a table."""
         head, relation, tail = self.triple
         return {
             "head": head,
@@ -64,18 +72,49 @@ class Prediction:
         }
 
 
-@dataclass(frozen=True)
-class Answered:
-    """The answers to a question, and what they have cost."""
+@dataclass(frozen=True, repr=False)
+class Predictions(Sequence[Prediction]):
+    """The answers to one question, best first, and what they cost."""
 
-    predictions: list[Prediction]
-    pairs: int  # that were asked for, whether they were read now or before
-    complete: bool  # False: the time was up before all of them were read
+    predictions: tuple[Prediction, ...]
+    pairs: int = 0  # that were asked for, whether they were read now or came from a store
+    complete: bool = True  # False: the time was up before all of them were read
+
+    @overload
+    def __getitem__(self, place: int) -> Prediction: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Predictions": ...
+    def __getitem__(self, place: int | slice) -> "Prediction | Predictions":
+        if isinstance(place, slice):
+            return Predictions(self.predictions[place], self.pairs, self.complete)
+        return self.predictions[place]
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return iter(self.predictions)
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self.predictions))}]"
+
+    def _repr_html_(self) -> str:
+        tiers = [trace.tier for trace in self.predictions[0].trace] if self.predictions else []
+        rows = [
+            [
+                str(found.rank),
+                found.name + (" (known)" if found.is_known else ""),
+                percent(found.probability),
+                *(str(trace.rank) for trace in found.trace),
+            ]
+            for found in self.predictions
+        ]
+        return html_table(["rank", "name", "probability", *(f"rank after {tier}" for tier in tiers)], rows)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a triple is held for true.
+    """Whether a triple is judged to be true.
 
     >>> aspirin, treats, pain = Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain")
     >>> Verdict(aspirin, treats, pain, probability=0.7, is_true=True, is_known=False).triple
@@ -85,7 +124,7 @@ class Verdict:
     head: Entity
     relation: Relation
     tail: Entity
-    probability: float  # the mean of both questions that the triple answers
+    probability: float  # the mean of the two questions that the triple answers
     is_true: bool
     is_known: bool  # the graph has it already
 
@@ -95,7 +134,14 @@ class Verdict:
         return self.head.id, self.relation.id, self.tail.id
 
     def as_row(self) -> dict[str, Any]:
-        """All of it, as tables and JSON hold it."""
+        """Everything, as one row of a table."""
         head, relation, tail = self.triple
         values = {"probability": self.probability, "is_true": self.is_true, "is_known": self.is_known}
         return {"head": head, "relation": relation, "tail": tail, **values}
+
+
+def percent(probability: float | None) -> str:
+    """A probability for people; anything below a tenth of a percent is shown as just that."""
+    if probability is None:
+        return "–"
+    return "< 0.1 %" if probability < 0.001 else f"{100 * probability:.1f} %"

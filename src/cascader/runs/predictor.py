@@ -1,12 +1,13 @@
-"""A graph, a cascade and its calibration: all that it takes to answer people."""
+"""A graph, a cascade and its calibration: all it takes to answer people."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from cascader.cascade import Answer, Cascade, Deadline, answers_of, known_mask, pairs_of
+from cascader.datasets import Frame, triples_of
 from cascader.errors import DataError, SettingsError
 from cascader.graph import (
     BoolArray,
@@ -21,24 +22,64 @@ from cascader.graph import (
     Triples,
 )
 from cascader.graph.arrays import triple_keys
-from cascader.runs.prediction import Answered, Prediction, Verdict
-from cascader.tuning.calibration import Calibration
+from cascader.runs.prediction import Prediction, Predictions, Verdict
+from cascader.scoring import Scorer
+from cascader.tuning.calibration import Calibration, calibrate
 
-#: What one block of dense scores may take, traces and probabilities aside.
+#: What one block of dense scores may take, not counting traces and probabilities.
 _BLOCK_BYTES = 16 << 20
 _BLOCK_QUESTIONS = 256
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """Answers questions by what a cascade says."""
+    """Answers questions by name, in memory: it needs no folder.
+
+    >>> from cascader import ComplEx, KnowledgeGraph, Predictor
+    >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
+    >>> kg = KnowledgeGraph.from_triples(facts[1:14], valid=facts[14:])
+    >>> predictor = Predictor(kg, ComplEx(dim=4, epochs=2).fit(kg)).calibrated()
+    >>> answers = predictor.predict("drug 0", "treats", top=2)
+    >>> len(answers), answers[0].rank
+    (2, 1)
+    """
 
     kg: KnowledgeGraph
     cascade: Cascade
-    calibration: Calibration | None  # None: there was no valid, so there are no probabilities
-    new: tuple[Entity, ...] = ()  # where there are any, questions are about these, and the graph knows no answer
+    calibration: Calibration | None = None  # None: answers have no probabilities
+    new: tuple[Entity, ...] = ()  # if there are any, questions are about these, and the graph knows no answer
+
+    def __init__(
+        self,
+        kg: KnowledgeGraph,
+        cascade: Scorer,
+        calibration: Calibration | None = None,
+        new: tuple[Entity, ...] = (),
+    ) -> None:
+        object.__setattr__(self, "kg", kg)
+        object.__setattr__(self, "cascade", cascade if isinstance(cascade, Cascade) else Cascade(cascade))
+        object.__setattr__(self, "calibration", calibration)
+        object.__setattr__(self, "new", new)
+
+    def __repr__(self) -> str:
+        return f"Predictor({self.kg!r}, {self.cascade!r}{'' if self.calibration is None else ', calibrated'})"
+
+    def calibrated(self) -> "Predictor":
+        """The same, with probabilities that are calibrated on valid."""
+        return replace(self, calibration=calibrate(self.cascade, self.kg))
+
+    # Answers.
 
     def predict(
+        self, entity: str, relation: str, side: Side = "tail", *, top: int = 10, with_known: bool = False
+    ) -> Predictions:
+        """The best answers to (entity, relation, ?), or to (?, relation, entity) with `side="head"`.
+
+        Known answers are left out; or, `with_known`, take part and are marked. Entity and relation go by id or name.
+        """
+        return next(self.answer(self.kg.query(entity, relation, side), top=top, with_known=with_known))
+
+    def answer(
         self,
         queries: Queries,
         *,
@@ -46,52 +87,52 @@ class Predictor:
         with_known: bool = False,
         min_probability: float = 0.0,
         deadline: Deadline | None = None,
-    ) -> Iterator[list[Prediction]]:
-        """The best answers of each query, those that are less probable left out.
-
-        What the graph knows, in whatever split, is left out; or, `with_known`, takes part and is marked.
-        """
+    ) -> Iterator[Predictions]:
+        """The best answers of each query, without those less probable than `min_probability`."""
+        if top < 1:
+            raise SettingsError(f"top is {top}, expected at least 1 answer.")
         if min_probability > 0 and self.calibration is None:
             raise DataError(
                 "there are no probabilities to go by: they need a valid split, and are not known for new entities. "
-                "Leave the least probability out."
+                "Leave the minimum probability out."
             )
-        for found in self.answered(queries, top=top, with_known=with_known, deadline=deadline):
-            yield [e for e in found.predictions if e.probability is None or e.probability >= min_probability]
-
-    def answered(
-        self, queries: Queries, *, top: int = 10, with_known: bool = False, deadline: Deadline | None = None
-    ) -> Iterator[Answered]:
-        """The same as `predict`, all of it, with what each question has cost."""
-        if top < 1:
-            raise SettingsError(f"the {top} best answers were asked for, expected at least 1.")
         queries = queries.with_known(None if with_known else self._known)
         for block in queries.blocks(self._block_size):
-            yield from self._block(block, top, with_known, deadline)
+            for found in self._block(block, top, with_known, deadline):
+                probable = [e for e in found if e.probability is None or e.probability >= min_probability]
+                yield replace(found, predictions=tuple(probable))
 
     def known_of(self, queries: Queries) -> Candidates:
-        """What the graph knows of each query, in whatever split."""
+        """The answers that the graph knows for each query, in whatever split."""
         return self._known.of(queries)
 
     @cached_property
     def _known(self) -> KnownAnswers:
-        sizes = len(self.kg.entities), len(self.kg.relations)
-        return KnownAnswers(np.empty((0, 3), dtype=np.int32), *sizes) if self.new else self.kg.known()
+        return self.kg.known(()) if self.new else self.kg.known()
 
     @property
     def _block_size(self) -> int:
         return max(1, min(_BLOCK_QUESTIONS, _BLOCK_BYTES // (4 * len(self.kg.entities))))
 
-    def _block(self, queries: Queries, top: int, with_known: bool, deadline: Deadline | None) -> Iterator[Answered]:
+    def _block(self, queries: Queries, top: int, with_known: bool, deadline: Deadline | None) -> Iterator[Predictions]:
         steps = list(self.cascade.steps(queries, deadline))
         scores = steps[-1].blended
+        self._check_shape(scores, len(queries))
         is_known = known_mask(queries, self._known, scores.shape)
         hidden = np.zeros_like(is_known) if with_known else is_known
         probabilities = None if self.calibration is None else self.calibration.probabilities(queries, scores, is_known)
         for row, answers in enumerate(answers_of(steps, top, hidden=hidden, is_known=is_known)):
             of_row = None if probabilities is None else probabilities[row]
-            predictions = [self._prediction(queries, row, answer, of_row) for answer in answers]
-            yield Answered(predictions, pairs_of(steps, row), all(step.complete for step in steps))
+            predictions = tuple(self._prediction(queries, row, answer, of_row) for answer in answers)
+            yield Predictions(predictions, pairs_of(steps, row), all(step.complete for step in steps))
+
+    def _check_shape(self, scores: FloatArray, count: int) -> None:
+        expected = count, len(self.kg.entities)
+        if scores.shape != expected:
+            raise DataError(
+                f"the tier {self.cascade.name} returned scores of shape {scores.shape}, expected {expected}: one for "
+                "each query and entity."
+            )
 
     def _prediction(self, queries: Queries, row: int, answer: Answer, probabilities: FloatArray | None) -> Prediction:
         return Prediction(
@@ -108,11 +149,18 @@ class Predictor:
 
     # Verdicts.
 
-    def classify(self, triples: Triples) -> list[Verdict]:
+    def classify(self, triples: Sequence[tuple[str, str, str]] | Frame) -> list[Verdict]:
+        """Whether triples, by id or name, are true; they may come as a data frame with head, relation and tail."""
+        kg = self.kg
+        rows = triples_of(triples) if hasattr(triples, "columns") else triples
+        indices = [(kg.entity_index(h), kg.relation_index(r), kg.entity_index(t)) for h, r, t in rows]
+        return self.judge(np.array(indices, dtype=np.int32).reshape(-1, 3))
+
+    def judge(self, triples: Triples) -> list[Verdict]:
         """Whether each triple, (triples, 3), is true; one that the graph has is judged as if it had not."""
         calibration = self._required()
         if calibration.threshold is None:
-            raise SettingsError("no threshold was chosen yet. Call with_threshold() first.")
+            raise SettingsError("no threshold has been chosen yet. Call with_threshold(predictor) first.")
         facts = self.kg.triples()
         is_known = _is_among(triples, facts, self.kg)
         probabilities = np.empty(len(triples))
@@ -140,8 +188,7 @@ class Predictor:
 
     def _one_sided(self, queries: Queries, known: KnownAnswers) -> FloatArray:
         questions, question_of = queries.with_known(known).unique()
-        golds, found = queries.required_golds(), np.empty(len(queries))
-        start = 0
+        golds, found, start = queries.required_golds(), np.empty(len(queries)), 0
         for block in questions.blocks(self._block_size):
             scores = self.cascade.score_all(block)
             is_known = known_mask(block, known, scores.shape)
@@ -167,7 +214,7 @@ def _is_among(triples: Triples, others: Triples, kg: KnowledgeGraph) -> BoolArra
 
 
 def _without_shared_questions(triples: Triples, places: IntArray) -> list[IntArray]:
-    """The places in groups, within which no two triples answer the same question: each forgets only itself."""
+    """The places in groups within which no two triples answer the same question: each forgets only itself."""
     groups: list[list[int]] = []
     asked: list[set[tuple[str, int, int]]] = []
     for place in places.tolist():

@@ -1,52 +1,37 @@
-"""A run is a folder that a colleague can be sent: graph, weights, settings and results, and no other file is needed."""
+"""A finished run: it answers, judges, measures itself and reports."""
 
-import platform
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from cascader.cascade import Cascade
-from cascader.datasets import Frame, Split, load_graph, save_graph, triples_of
+from cascader.datasets import Frame
 from cascader.errors import DataError, SettingsError
-from cascader.graph import Entity, KnowledgeGraph, Queries, Side
-from cascader.models.embeddings.embedding import Embedding
+from cascader.evaluation import Evaluation
+from cascader.graph import Entity, KnowledgeGraph, Queries, Side, SplitName
+from cascader.html import html_table
+from cascader.models.model import Model
 from cascader.models.registry import load_model
-from cascader.runs.new_entities import about_new, parse_entity
-from cascader.runs.prediction import Prediction, Verdict
+from cascader.runs.folder import RunFolder
+from cascader.runs.measurement import evaluate_run
+from cascader.runs.new_entities import for_new_entities, parse_entity
+from cascader.runs.prediction import Predictions, Verdict
 from cascader.runs.predictor import Predictor
 from cascader.runs.thresholds import with_threshold
-from cascader.scoring import ScoreStore, StoredScorer
-from cascader.scoring.engines import Call, Engine
-from cascader.scoring.scorer import Scorer
-from cascader.storage import read_json, sha256_of_folder, versions_of, write_json
-from cascader.tuning import Budget, TuningResult, load_tuned, save_tuned, split_valid, tune
+from cascader.scoring import Scorer
+from cascader.scoring.engines import Engine
+from cascader.storage import folder_bytes
+from cascader.tuning import READ_TOP, Budget, Plan, TuningResult, load_tuned, save_tuned, split_valid, tune
 from cascader.tuning.calibration import Calibration, calibrate, hash_of_cascade, load_calibration, save_calibration
 
-FORMAT = 1
-#: Candidates that a tier that reads pairs may be asked about at the most.
-READ_TOP = 100
-#: A split that is empty has no file, and must not be held back anew when the graph is read again.
-_AS_IT_WAS = Split(valid=0, test=0)
-_CHECKPOINT = "checkpoint.safetensors"
-_PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
 
-
-#: The tiers that a run can have, in the order of the cascade, and how each is loaded.
-TIERS: dict[str, Callable[[Path, KnowledgeGraph], Any]] = {
-    "kge": load_model,
-    "kge2": load_model,
-    "dual": load_model,
-    "cross": load_model,
-}
-#: Tiers that read each candidate together with its question: they only ever see what is left.
-READING_TIERS = ("cross",)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished run, as it stands in its folder.
 
@@ -59,74 +44,99 @@ class Run:
     ...     run = load_run(f"{folder}/mine")
     ...     answers = run.predict("drug 0", "treats", side="tail", top=1)
     ...     verdicts = run.classify([("drug 0", "treats", "disease 0")])
-    >>> [answer.rank for answer in answers], verdicts[0].is_known
-    ([1], False)
+    >>> run, [answer.rank for answer in answers], verdicts[0].is_known
+    (Run(graph, kge: complex), [1], False)
     """
 
-    folder: Path
+    folder: RunFolder
     kg: KnowledgeGraph
-    tiers: Mapping[str, Any]
-    about: Mapping[str, Any]
+    tiers: Mapping[str, Model]
+    metadata: Mapping[str, Any]
+    temporary: TemporaryDirectory[str] | None = field(default=None, compare=False)  # that goes with the run
 
-    @property
-    def kge(self) -> Embedding:
-        """The first tier."""
-        return self.tier("kge")
+    def __repr__(self) -> str:
+        return f"Run({self.kg.name}, {', '.join(f'{tier}: {model.name}' for tier, model in self.tiers.items())})"
 
-    def tier(self, name: str) -> Any:  # noqa: ANN401 - any tier's model
+    def _repr_html_(self) -> str:
+        rows = [
+            [tier, model.name, f"{model.parameter_count:,}", "" if mrr is None else f"{mrr:.4f}"]
+            for tier, model in self.tiers.items()
+            for mrr in [model.history_.best_valid]
+        ]
+        return html_table(["tier", "model", "parameters", "valid MRR"], rows, caption=f"{self.kg!r}")
+
+    def tier(self, name: str) -> Model:
         """A tier by name."""
         if name not in self.tiers:
-            raise SettingsError(f"{self.folder} has no tier {name!r}. It has: {', '.join(self.tiers)}.")
+            raise SettingsError(f"{self.folder.path} has no tier {name!r}. It has: {', '.join(self.tiers)}.")
         return self.tiers[name]
 
+    @property
+    def seed(self) -> int:
+        """The seed that the first tier was fitted with."""
+        return int(next(iter(self.tiers.values())).settings.as_dict().get("seed", 0))
+
+    def save(self, folder: str | Path) -> "Run":
+        """Copy the run to a new folder."""
+        target = RunFolder(folder)
+        if target.is_complete:
+            raise SettingsError(f"{target.path} holds a complete run already. Choose another folder.")
+        shutil.copytree(self.folder.path, target.path, dirs_exist_ok=True)
+        return load_run(target.path)
+
+    # The cascade that valid chose.
+
     def scorers(self, engine: Engine | None = None) -> dict[str, Scorer]:
-        """The tiers by name, in their order; what reads pairs keeps its scores in the run's folder."""
+        """The tiers by name, in their order; those that read pairs store their scores in the run's folder."""
         return {
-            name: stored_tier(self.folder, name, model, self.kg, engine) if name in READING_TIERS else model
+            name: self.folder.stored(name, model, self.kg, engine) if model.reads_pairs else model
             for name, model in self.tiers.items()
         }
 
     def tuned(self, engine: Engine | None = None, read_top: int = READ_TOP, seed: int = 0) -> TuningResult:
-        """All cascades that were tried on valid; where the tiers are not those of the last time, they are tried now."""
+        """All cascades that were tried on valid; if the tiers have changed since, they are tried now."""
         scorers = self.scorers(engine)
-        identity = {name: hash_of_tier(self.folder, name) for name in self.tiers}
+        identity = {name: self.folder.tier_hash(name) for name in self.tiers}
         identity |= {"read_top": str(read_top), "seed": str(seed)}
-        found = load_tuned(self.folder, identity, scorers)
+        found = load_tuned(self.folder.path, identity, scorers)
         if found is None:
-            save_tuned(tune(_untuned(scorers), self.kg, read_top=read_top, seed=seed), self.folder, identity)
-            found = load_tuned(self.folder, identity, scorers)
-        assert found is not None  # noqa: S101 - it was saved just now
+            found = tune(_untuned(scorers), self.kg, read_top=read_top, seed=seed)
+            save_tuned(found, self.folder.path, identity)
         return found
+
+    def planned(self, budget: Budget, question_count: int, engine: Engine | None = None) -> Plan | None:
+        """The best cascade within a budget for so many questions; None where valid could choose nothing."""
+        if len(self.tiers) == 1 or len(self.kg.valid) == 0:
+            return None
+        return self.tuned(engine).plan(budget, question_count)
 
     # Answers.
 
     def predict(
         self, entity: str, relation: str, side: Side = "tail", *, top: int = 10, with_known: bool = False
-    ) -> list[Prediction]:
+    ) -> Predictions:
         """The best answers to (entity, relation, ?), or to (?, relation, entity) with `side="head"`.
 
-        What the graph knows is left out; or, `with_known`, takes part and is marked. Entity and relation go by id or
-        name: `run.predict("aspirin", "treats")[0].name`.
+        Known answers are left out; or, `with_known`, take part and are marked. Entity and relation go by id or name:
+        `run.predict("aspirin", "treats")[0].name`.
         """
-        query = self.kg.query(entity, relation, side)
-        return next(self._answering.predict(query, top=top, with_known=with_known))
+        return self._predictor.predict(entity, relation, side, top=top, with_known=with_known)
 
-    def predict_new(self, text: str, relation: str, side: Side = "tail", *, top: int = 10) -> list[Prediction]:
+    def predict_new(self, text: str, relation: str, side: Side = "tail", *, top: int = 10) -> Predictions:
         """The best answers to a question about an entity that the graph does not have: "name: description".
 
-        They have no probability, which valid can only teach for entities that were trained.
+        They have no probability: valid can only teach it for entities that were trained.
         """
-        return next(
-            self.answering_new(self._answering, parse_entity(text)).predict(self.new_query(relation, side), top=top)
-        )
+        predictor = self.for_new_entity(self._predictor, parse_entity(text))
+        return next(predictor.answer(self.new_query(relation, side), top=top))
 
     def new_query(self, relation: str, side: Side = "tail") -> Queries:
-        """The question about the one new entity that `answering_new` was told of."""
+        """The question about the one new entity that `for_new_entity` was given."""
         return replace(self.kg.query(self.kg.entities[0].id, relation, side), anchors=np.zeros(1, dtype=np.int32))
 
-    def answering_new(self, answering: Predictor, entity: Entity) -> Predictor:
-        """The same for questions about a new entity."""
-        cascade = about_new(answering.cascade, self.tiers, [entity], self.kg)
+    def for_new_entity(self, predictor: Predictor, entity: Entity) -> Predictor:
+        """The same predictor, for questions about a new entity."""
+        cascade = for_new_entities(predictor.cascade, self.tiers, [entity], self.kg)
         return Predictor(self.kg, cascade, None, new=(entity,))
 
     def classify(self, triples: Sequence[tuple[str, str, str]] | Frame) -> list[Verdict]:
@@ -134,65 +144,107 @@ class Run:
 
         They may come as a data frame with the columns head, relation and tail.
         """
-        kg = self.kg
-        rows = triples_of(triples) if hasattr(triples, "columns") else triples
-        indices = [(kg.entity_index(h), kg.relation_index(r), kg.entity_index(t)) for h, r, t in rows]
-        return self.judging(self._answering).classify(np.array(indices, dtype=np.int32).reshape(-1, 3))
+        return self.with_threshold(self._predictor).classify(triples)
 
     @cached_property
-    def _answering(self) -> Predictor:
-        return self.answering()
+    def _predictor(self) -> Predictor:
+        return self.predictor()
 
-    def answering(
+    def predictor(
         self, budget: Budget | None = None, question_count: int = 1, engine: Engine | None = None
     ) -> Predictor:
-        """What answers so many questions within a budget; its probabilities are calibrated now if they never were.
+        """What answers so many questions within a budget; its probabilities are calibrated if they never were.
 
         Without valid, nothing can be chosen or calibrated: the first tier answers alone.
         """
+        plan = self.planned(budget or Budget(), question_count, engine)
+        if plan is not None:
+            return self.calibrated(plan.trial.cascade)
         name, first = next(iter(self.tiers.items()))
-        if len(self.kg.valid) == 0:
-            return Predictor(self.kg, Cascade(first, name=name), None)
-        if len(self.tiers) == 1:
-            cascade = Cascade(first, name=name)
-        else:
-            cascade = self.tuned(engine).plan(budget or Budget(), question_count).trial.cascade
-        return self.calibrated(cascade)
+        alone = Cascade(first, name=name)
+        return self.calibrated(alone) if len(self.kg.valid) else Predictor(self.kg, alone)
 
     def calibrated(self, cascade: Cascade) -> Predictor:
-        """What answers with a cascade of this run's tiers; its probabilities are calibrated now if they never were."""
+        """What answers with a cascade of this run's tiers; its probabilities are calibrated if they never were."""
         return Predictor(self.kg, cascade, self._calibration(cascade))
 
-    def judging(self, answering: Predictor) -> Predictor:
-        """The same, with a threshold for verdicts, which is chosen now if it never was."""
-        identity = self._identity(answering.cascade)
-        found = load_calibration(self.folder, identity)
+    def with_threshold(self, predictor: Predictor) -> Predictor:
+        """The same predictor with a threshold for verdicts, which is chosen now if it never was."""
+        identity = self._identity(predictor.cascade)
+        found = load_calibration(self.folder.path, identity)
         if found is not None and found.threshold is not None:
-            return replace(answering, calibration=found)
-        judging = with_threshold(answering)
-        assert judging.calibration is not None  # noqa: S101 - without one there is no threshold
-        save_calibration(judging.calibration, self.folder, identity)
+            return replace(predictor, calibration=found)
+        judging = with_threshold(predictor)
+        if judging.calibration is not None:
+            save_calibration(judging.calibration, self.folder.path, identity)
         return judging
 
     def _calibration(self, cascade: Cascade) -> Calibration:
         identity = self._identity(cascade)
-        found = load_calibration(self.folder, identity)
+        found = load_calibration(self.folder.path, identity)
         if found is None:
-            reads = any(tier.name in READING_TIERS for tier in cascade.tiers)
+            reads = any(tier.reads_pairs for tier in cascade.tiers)
             # Where pairs are read, on those questions of valid that tuning has had them read for.
             read = np.concatenate(split_valid(self.kg, seed=0))
             found = calibrate(cascade, self.kg, read if reads else None)
-            save_calibration(found, self.folder, identity)
+            save_calibration(found, self.folder.path, identity)
         return found
 
     def _identity(self, cascade: Cascade) -> dict[str, str]:
-        """Of which models and which cascade a calibration holds."""
-        tiers = [cascade.name, *(tier.name for tier in cascade.tiers)]
-        return {**{name: hash_of_tier(self.folder, name) for name in tiers}, "cascade": hash_of_cascade(cascade)}
+        """The models and the cascade that a calibration holds for."""
+        names = [cascade.name, *(tier.name for tier in cascade.tiers)]
+        return {**{name: self.folder.tier_hash(name) for name in names}, "cascade": hash_of_cascade(cascade)}
+
+    # Figures.
+
+    def evaluate(
+        self,
+        split: SplitName = "test",
+        *,
+        tiers: Sequence[str] | None = None,
+        budget: Budget | None = None,
+        beside: "Run | None" = None,
+        top: int = READ_TOP,
+        name: str = "",
+        engine: Engine | None = None,
+    ) -> Evaluation:
+        """Rank the gold answers of a split with the tuned cascade, within a budget for all of its questions.
+
+        `tiers` measures some tiers alone or added up instead, each weighed as valid likes best; one that reads pairs
+        gets the `top` candidates. `beside` adds the first tier of another run on the same graph.
+        """
+        return evaluate_run(self, split, tiers, budget or Budget(), beside, top, name, engine)
+
+    def report(self, out: str | Path | None = None, engine: Engine | None = None) -> Path:
+        """Write one page about the run, with all evaluations that are kept in it, and return its path."""
+        from cascader.report import analyze, write_report
+
+        results = sorted((self.folder.path / "results").glob("*.json"))
+        tuned = self.tuned(engine) if len(self.kg.valid) else None
+        numbers = analyze(
+            self.kg,
+            self.scorers(engine),
+            tuned,
+            [Evaluation.load(path) for path in results],
+            self.describe_tiers(),
+            calibration=self.predictor(engine=engine).calibration,
+        )
+        return write_report(Path(out) if out else self.folder.path / "report", numbers)
+
+    def describe_tiers(self) -> dict[str, dict[str, Any]]:
+        """What there is to tell of each tier, with its parameters and its bytes on disk."""
+        return {
+            name: {
+                **model.describe(),
+                "parameters": model.parameter_count,
+                "bytes": folder_bytes(self.folder.tier(name)),
+            }
+            for name, model in self.tiers.items()
+        }
 
 
 def _untuned(scorers: Mapping[str, Scorer]) -> Cascade:
-    """All tiers one after the other; the weights do not matter yet."""
+    """All tiers one after the other, to be tuned."""
     (name, first), *others = scorers.items()
     cascade = Cascade(first, name=name)
     for other, scorer in others:
@@ -200,91 +252,8 @@ def _untuned(scorers: Mapping[str, Scorer]) -> Cascade:
     return cascade
 
 
-def keep_graph(folder: Path, kg: KnowledgeGraph) -> None:
-    """Put the graph into the run's folder before anything long starts; one that is there must be the same."""
-    if not (folder / "graph").exists():
-        save_graph(kg, folder / "graph", "parquet")
-        return
-    found = load_graph(folder / "graph", split=_AS_IT_WAS).data_hash
-    if found != kg.data_hash:
-        raise DataError(
-            f"{folder} is the run of another graph (sha256 {found[:12]}, this one has {kg.data_hash[:12]}). "
-            "Name another folder."
-        )
-
-
-def tier_folder(folder: Path, tier: str) -> Path:
-    """Where a tier's weights and checkpoints are."""
-    return folder / "tiers" / tier
-
-
-def has_tier(folder: Path, tier: str) -> bool:
-    """Whether a tier is trained and whole."""
-    return (tier_folder(folder, tier) / "model.json").exists()
-
-
-def load_tier(folder: Path, tier: str, kg: KnowledgeGraph) -> Any:  # noqa: ANN401 - any tier's model
-    """Load one tier of a run."""
-    return TIERS[tier](tier_folder(folder, tier), kg)
-
-
-def keep_tier(folder: Path, tier: str, model: Any) -> None:  # noqa: ANN401 - any tier's model
-    """Write a tier's weights; only when they are whole is the checkpoint given up."""
-    model.save(tier_folder(folder, tier))
-    (tier_folder(folder, tier) / _CHECKPOINT).unlink(missing_ok=True)
-
-
-def stored_tier(
-    folder: Path,
-    tier: str,
-    model: Scorer,
-    kg: KnowledgeGraph,
-    engine: Engine | None = None,
-) -> StoredScorer:
-    """A trained tier whose scores are kept in the run's folder, and computed by `engine`."""
-    if not has_tier(folder, tier):
-        raise SettingsError(f"{folder} has no trained tier {tier!r}, so its scores cannot be kept. Fit it first.")
-    model_hash = hash_of_tier(folder, tier)
-    store = ScoreStore(folder / "scores" / tier, {"model": model_hash, "data": kg.data_hash})
-    return StoredScorer(model, kg, store, engine, load=Call(load_scorer, (folder.resolve(), tier, model_hash)))
-
-
-def hash_of_tier(folder: Path, tier: str) -> str:
-    """One sha256 for all that a trained tier consists of."""
-    return sha256_of_folder(tier_folder(folder, tier), without=[_CHECKPOINT])
-
-
-def load_scorer(folder: Path, tier: str, model_hash: str) -> Scorer:
-    """Load a tier from nothing but the run's folder, as other processes do; it must be the one they were sent for."""
-    found = hash_of_tier(folder, tier)
-    if found != model_hash:
-        raise DataError(
-            f"tier {tier!r} of {folder} has been trained again since (sha256 {found[:12]}, expected "
-            f"{model_hash[:12]}). Load the run again."
-        )
-    return load_tier(folder, tier, load_graph(folder / "graph", split=_AS_IT_WAS))
-
-
-def finish_run(folder: Path, kg: KnowledgeGraph, preset: str) -> None:
-    """Say that the run is whole, with the tiers that it has."""
-    about = {
-        "format": FORMAT,
-        "dataset": kg.name,
-        "data_hash": kg.data_hash,
-        "preset": preset,
-        "tiers": [tier for tier in TIERS if has_tier(folder, tier)],
-        "versions": {"python": platform.python_version(), **versions_of(_PACKAGES)},
-    }
-    write_json(folder / "run.json", about)
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether a folder holds a whole run."""
-    return (folder / "run.json").exists()
-
-
-def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Any]) -> Run:
-    """Keep a graph and models that were fitted to it as a run in a new folder; tiers go by the names in `TIERS`.
+def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Model]) -> Run:
+    """Keep a graph and the models that were fitted to it as a run in a new folder, by the names of their tiers.
 
     >>> import tempfile
     >>> from cascader import ComplEx, KnowledgeGraph, save_run
@@ -294,35 +263,26 @@ def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Any]) -
     ...     [answer.rank for answer in run.predict("aspirin", "treats", top=2)]
     [1, 2]
     """
-    folder = Path(folder)
-    unknown = [tier for tier in tiers if tier not in TIERS]
-    if unknown or not tiers:
-        found = f"there is no tier {unknown[0]!r}" if unknown else "a run needs a tier"
-        raise SettingsError(f"{found}. Name them among: {', '.join(TIERS)}.")
-    if is_finished(folder):
-        raise SettingsError(f"{folder} holds a finished run already. Name another folder.")
-    keep_graph(folder, kg)
-    for tier, model in tiers.items():
-        keep_tier(folder, tier, model)
-    finish_run(folder, kg, preset="none")
-    return load_run(folder)
+    target = RunFolder(folder)
+    if not tiers:
+        raise SettingsError("a run needs at least one tier.")
+    bad = [name for name in tiers if not name.isidentifier()]
+    if bad:
+        raise SettingsError(f"{bad[0]!r} cannot name a tier: use letters, digits and underscores, as in kge or dual.")
+    if target.is_complete:
+        raise SettingsError(f"{target.path} holds a complete run already. Choose another folder.")
+    target.save_graph(kg)
+    for name, model in tiers.items():
+        target.save_tier(name, model)
+    target.mark_complete(kg, "none", {name: model.name for name, model in tiers.items()})
+    return load_run(target.path)
 
 
 def load_run(folder: str | Path) -> Run:
     """Load a run from its folder alone: `load_run("runs/mine").predict("aspirin", "treats")`."""
-    folder = Path(folder)
-    if not is_finished(folder):
-        raise DataError(f"{folder} holds no finished run. Make one with: cascader fit GRAPH --out {folder}")
-    about = read_json(folder / "run.json")
-    if about.get("format") != FORMAT:
-        raise DataError(
-            f"{folder} is a run of format {about.get('format')!r}, expected {FORMAT}. It was written by another "
-            "version of cascader: use that one, or fit again."
-        )
-    unknown = [tier for tier in about["tiers"] if tier not in TIERS]
-    if unknown:
-        raise DataError(f"{folder} has a tier {unknown[0]!r}, which this version does not know. Update cascader.")
-    kg = load_graph(folder / "graph", split=_AS_IT_WAS, name=str(about["dataset"]))
-    if kg.data_hash != about["data_hash"]:
-        raise DataError(f"the graph in {folder} is not the one this run was made with. Fit again.")
-    return Run(folder, kg, {tier: load_tier(folder, tier, kg) for tier in about["tiers"]}, about)
+    found = RunFolder(folder)
+    metadata = found.metadata()
+    kg = found.load_graph(str(metadata["dataset"]))
+    if kg.data_hash != metadata["data_hash"]:
+        raise DataError(f"the graph in {found.path} is not the one this run was fitted to. Fit it again.")
+    return Run(found, kg, {name: load_model(found.tier(name), kg) for name in metadata["tiers"]}, metadata)

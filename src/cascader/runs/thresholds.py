@@ -1,4 +1,4 @@
-"""From which probability on a triple is held for true."""
+"""The probability from which a triple is judged to be true."""
 
 from dataclasses import replace
 
@@ -14,26 +14,26 @@ _MOST_TRIPLES = 500
 _MOST_TRIPLES_READ = 50
 
 
-def with_threshold(answering: Predictor, *, seed: int = 0) -> Predictor:
-    """The same, with the threshold that tells triples of valid best from corrupted ones, as many of each.
+def with_threshold(predictor: Predictor, *, seed: int = 0) -> Predictor:
+    """The same, with the threshold that best separates triples of valid from as many corrupted ones.
 
-    Half of them choose it by accuracy, the others judge it.
+    Half of them choose it by accuracy; its accuracy is measured on the others.
     """
-    kg, calibration = answering.kg, answering.calibration
+    kg, calibration = predictor.kg, predictor.calibration
     if calibration is None:
         raise DataError(f"{kg.name} has no valid triples to choose a threshold on. Fit again with some held back.")
     draw = np.random.default_rng(seed)
-    reads = any(tier.reads_pairs for tier in answering.cascade.tiers)
+    reads = any(tier.reads_pairs for tier in predictor.cascade.tiers)
     true = draw.permutation(kg.valid)[: _MOST_TRIPLES_READ if reads else _MOST_TRIPLES]
     known = kg.known_before("valid")
-    of_true = answering.probabilities_of(true, known)
-    of_false = answering.probabilities_of(corrupted(true, kg, draw), known)
+    of_true = predictor.probabilities_of(true, known)
+    of_false = predictor.probabilities_of(corrupted(true, kg, draw), known)
     middle = (len(true) + 1) // 2
     chosen = _most_accurate(of_true[:middle], of_false[:middle])
     judged = slice(middle if len(true) > 1 else 0, None)
     accuracy = _accuracy(chosen, of_true[judged], of_false[judged])
     threshold = Threshold(chosen, round(accuracy, 6), 2 * len(true))
-    return replace(answering, calibration=replace(calibration, threshold=threshold))
+    return replace(predictor, calibration=replace(calibration, threshold=threshold))
 
 
 def corrupted(triples: Triples, kg: KnowledgeGraph, draw: np.random.Generator) -> Triples:

@@ -9,9 +9,8 @@ from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Que
 from cascader.progress import progress
 from cascader.scoring.engines import Call, Engine, LocalEngine, Task
 from cascader.scoring.memory_store import MemoryStore, Store
-from cascader.scoring.pair_keys import PairKeys
 from cascader.scoring.scorer import Scorer
-from cascader.scoring.shards import score_shard
+from cascader.scoring.shards import PairKeys, score_shard
 
 
 class StoredScorer:

@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 import cascader
 from cascader.graph import SPLITS
-from cascader.runs import Run
+from cascader.runs import Run, can_read_new
 from cascader.serve import schemas
 from cascader.serve.batcher import Batching
 from cascader.serve.errors import error_reply, install_error_handlers
@@ -115,7 +115,7 @@ def _lookup_routes(service: QueryService) -> APIRouter:
     @router.get("/health")
     async def health() -> schemas.Health:
         """Whether the server is up, and which run it serves."""
-        return schemas.Health(run=service.run.folder.resolve().name, version=cascader.__version__)
+        return schemas.Health(run=service.run.folder.path.resolve().name, version=cascader.__version__)
 
     @router.get("/graph")
     def graph() -> schemas.GraphSummary:
@@ -161,7 +161,7 @@ def _graph_summary(service: QueryService) -> schemas.GraphSummary:
             for relation, count in zip(kg.relations, counts, strict=True)
         ],
         has_probabilities=service.levels[0].predictor.calibration is not None,
-        reads_new=any(_encodes_texts(model) for model in run.tiers.values()),
+        reads_new=can_read_new(run.tiers),
         has_report=False,
         budgets=[schemas.BudgetChoice.model_validate(level) for level in service.levels],
         examples=[
@@ -175,13 +175,6 @@ def _graph_summary(service: QueryService) -> schemas.GraphSummary:
     )
 
 
-def _encodes_texts(model: Any) -> bool:  # noqa: ANN401 - any tier's model
-    """Whether a tier can place an entity by its text alone, which answers about new entities need."""
-    needs_texts = getattr(model, "needs_texts", hasattr(model, "as_read"))
-    reads_pairs = getattr(model, "reads_pairs", hasattr(model, "token_counts"))
-    return bool(needs_texts and not reads_pairs)
-
-
 def _page_routes(run: Run) -> APIRouter:
     """The page, and the run's report."""
     router = APIRouter()
@@ -193,7 +186,7 @@ def _page_routes(run: Run) -> APIRouter:
     @router.get("/report")
     async def report() -> Response:
         if not _report(run).exists():
-            reason = f"this run has no report yet. Make one with: cascader report {run.folder}"
+            reason = f"this run has no report yet. Make one with: cascader report {run.folder.path}"
             return error_reply(404, reason).response()
         return FileResponse(_report(run), headers={"Content-Security-Policy": _REPORT_POLICY})
 
@@ -201,4 +194,4 @@ def _page_routes(run: Run) -> APIRouter:
 
 
 def _report(run: Run) -> Path:
-    return run.folder / "report" / "report.html"
+    return run.folder.path / "report" / "report.html"

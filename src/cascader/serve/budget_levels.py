@@ -54,9 +54,8 @@ def budget_levels(run: Run) -> list[BudgetLevel]:
 
 
 def _single_level(run: Run) -> BudgetLevel:
-    predictor = run.answering()
-    training = run.kge.describe().get("training") or {}
-    valid_mrr = training.get("valid_mrr") if predictor.calibration is not None else None
+    predictor = run.predictor()
+    valid_mrr = next(iter(run.tiers.values())).history_.best_valid if predictor.calibration is not None else None
     return BudgetLevel(0, valid_mrr, _seconds_alone(predictor), predictor)
 
 
@@ -97,5 +96,5 @@ def _seconds_alone(predictor: Predictor) -> float:
     query = Queries(np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32), np.ones(1, dtype=bool))
     for _ in range(2):
         started = time.perf_counter()
-        list(predictor.answered(query))
+        list(predictor.answer(query))
     return time.perf_counter() - started

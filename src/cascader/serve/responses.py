@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cascader.cascade import Trace
 from cascader.graph import Entity, IntArray
 from cascader.models.text.texts import phrase_of, text_of
-from cascader.runs import Answered, Prediction, Run
+from cascader.runs import Prediction, Predictions, Run
 from cascader.serve.budget_levels import BudgetLevel
 from cascader.serve.schemas import (
     Answer,
@@ -39,7 +39,7 @@ class ResponseBuilder:
         self,
         query: "ResolvedQuery",
         level: BudgetLevel,
-        found: Answered,
+        found: Predictions,
         known: IntArray,
         pairs_read: int,
         seconds: float,
@@ -47,7 +47,7 @@ class ResponseBuilder:
         """The response to a question; `known` are the answers that the graph already has."""
         return Answers(
             question=self._question(query),
-            answers=[self._answer(prediction) for prediction in found.predictions[: query.top]],
+            answers=[self._answer(prediction) for prediction in found[: query.top]],
             known=[EntitySummary.model_validate(self._kg.entities[place]) for place in known[:_MAX_KNOWN]],
             known_count=len(known),
             read=self._question_text(query, level),

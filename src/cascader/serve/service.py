@@ -13,7 +13,7 @@ from cascader.cascade import Deadline
 from cascader.errors import CascaderError, DataError, UnknownNameError
 from cascader.graph import Entity, Queries
 from cascader.progress import no_progress
-from cascader.runs import Answered, Predictor, Run, Verdict
+from cascader.runs import Predictions, Predictor, Run, Verdict
 from cascader.serve.batcher import Batcher, Batching
 from cascader.serve.budget_levels import BudgetLevel, budget_levels, within_pairs, within_seconds
 from cascader.serve.counting_scorer import CountingScorer
@@ -56,7 +56,7 @@ class QueryService:
         self.names = Names(run.kg)
         self.levels = budget_levels(run)
         best = self.levels[-1].predictor
-        self._judge = run.judging(best) if best.calibration is not None else None
+        self._judge = run.with_threshold(best) if best.calibration is not None else None
         self._responses = ResponseBuilder(run)
         self._counting = _counting_scorers(self.levels)
         self._batcher = Batcher(self._work, self._most, batching, limits.waiting)
@@ -100,7 +100,7 @@ class QueryService:
             part = rows[start : start + _TRIPLES_PER_BLOCK]
             found += await self._in_time(self._batcher.submit(key, part), started)
         threshold = self._judge.calibration.threshold
-        assert threshold is not None  # noqa: S101 - run.judging has chosen one
+        assert threshold is not None  # noqa: S101 - run.with_threshold has chosen one
         verdicts = [TripleVerdict.model_validate(verdict) for verdict in found]
         return Verdicts(verdicts=verdicts, threshold=threshold.probability)
 
@@ -158,7 +158,7 @@ class QueryService:
 
     def _verdicts(self, rows: list[tuple[int, int, int]]) -> list[Verdict]:
         assert self._judge is not None  # noqa: S101 - `classify` has checked
-        return self._judge.classify(np.array(rows, dtype=np.int32))
+        return self._judge.judge(np.array(rows, dtype=np.int32))
 
     def _answers(self, key: BatchKey, asked: list[ResolvedQuery]) -> list[Answers]:
         level = self.levels[key.level]
@@ -167,7 +167,7 @@ class QueryService:
         for scorer in self._counting:
             scorer.new_pairs.clear()
         top, deadline = max(query.top for query in asked), _deadline(asked[0])
-        found = list(predictor.answered(questions, top=top, with_known=key.with_known, deadline=deadline))
+        found = list(predictor.answer(questions, top=top, with_known=key.with_known, deadline=deadline))
         read = self._pairs_read(questions, found, predictor)
         known = predictor.known_of(questions)
         return [
@@ -179,12 +179,12 @@ class QueryService:
 
     def _predictor(self, level: BudgetLevel, query: ResolvedQuery) -> Predictor:
         predictor = level.predictor
-        return predictor if query.new is None else self.run.answering_new(predictor, query.new)
+        return predictor if query.new is None else self.run.for_new_entity(predictor, query.new)
 
-    def _pairs_read(self, questions: Queries, found: Sequence[Answered], predictor: Predictor) -> list[int]:
+    def _pairs_read(self, questions: Queries, found: Sequence[Predictions], predictor: Predictor) -> list[int]:
         """How many pairs of each question were in no store; pairs of a new entity never are."""
         if predictor.new:
-            return [answered.pairs for answered in found]
+            return [answers.pairs for answers in found]
         keys = questions.keys(len(self.kg.entities), len(self.kg.relations)).tolist()
         return [sum(scorer.new_pairs[key] for scorer in self._counting) for key in keys]
 

@@ -2,11 +2,11 @@
 
 from cascader.cascade.alphas import best_reranking, best_sum, tune_alpha
 from cascader.tuning.budget import Budget, ReadingSpeed
-from cascader.tuning.persistence import load_tuned, save_tuned
-from cascader.tuning.result import COSTS, Plan, Trial, TuningResult, described, pareto_front
-from cascader.tuning.search import split_valid, trial_count, tune
+from cascader.tuning.result import COSTS, Plan, Trial, TuningResult, described, load_tuned, pareto_front, save_tuned
+from cascader.tuning.search import READ_TOP, split_valid, trial_count, tune
 
 __all__ = [
+    "READ_TOP",
     "Budget",
     "COSTS",
     "Plan",

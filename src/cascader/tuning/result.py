@@ -1,10 +1,15 @@
-"""What tuning finds: cascades that were tried on valid, and the best of them within a budget."""
+"""What tuning finds: cascades that were tried on valid, the best of them within a budget, and their files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
-from cascader.cascade import Cascade, Tier
+from cascader.cascade import Alpha, Cascade, Fusion, Tier
+from cascader.cascade.pruners import load_pruner
+from cascader.errors import DataError
+from cascader.scoring.scorer import Scorer
+from cascader.storage import read_arrays, read_json, write_arrays, write_json
 from cascader.tuning.budget import Budget
 
 #: What a trial costs: the names of its fields.
@@ -86,10 +91,87 @@ class TuningResult:
     @property
     def best(self) -> Cascade:
         """The cascade with the highest MRR on valid, whatever it costs; of equals, the one that reads least."""
-        return self.plan(Budget(), 1).trial.cascade
+        return self.best_trial.cascade
+
+    @property
+    def best_trial(self) -> Trial:
+        """The trial of that cascade."""
+        return self.plan(Budget(), 1).trial
+
+    def within(self, *, pairs_per_query: float | None = None, seconds_per_query: float | None = None) -> Cascade:
+        """The best cascade that costs no more than this for each query."""
+        pairs = None if pairs_per_query is None else int(pairs_per_query)
+        return self.plan(Budget(seconds_per_query, pairs), 1).trial.cascade
 
     def plan(self, budget: Budget, query_count: int) -> Plan:
         """The best that fits a budget for so many queries; the first tier alone where nothing else does."""
         plans = [Plan(trial, query_count) for trial in self.trials]
         fitting = [plan for plan in plans if budget.allows(plan.seconds, plan.pairs)] or plans[:1]
         return max(fitting, key=lambda plan: (plan.trial.mrr, -plan.pairs))  # not by seconds, which vary
+
+
+FORMAT = 2
+
+
+def save_tuned(tuned: TuningResult, folder: Path, identity: Mapping[str, str]) -> None:
+    """Write `tuning.safetensors`, then `tuning.json`: who finds the second finds both.
+
+    `identity` says of which models this holds: a hash for each tier.
+    """
+    arrays = {
+        f"{i}/{tier.name}/{name}": array
+        for i, trial in enumerate(tuned.trials)
+        for tier in trial.cascade.tiers
+        if tier.keep is not None
+        for name, array in tier.keep.tensors().items()
+    }
+    write_arrays(folder / "tuning.safetensors", arrays)
+    write_json(
+        folder / "tuning.json",
+        {"format": FORMAT, "identity": dict(identity), "trials": [trial.as_dict() for trial in tuned.trials]},
+    )
+
+
+def load_tuned(folder: Path, identity: Mapping[str, str], scorers: Mapping[str, Scorer]) -> TuningResult | None:
+    """Read back what `save_tuned` has written; None if there is nothing, or nothing of these models.
+
+    `scorers` are the tiers by name, the first tier first.
+    """
+    if not (folder / "tuning.json").exists():
+        return None
+    saved = read_json(folder / "tuning.json")
+    if saved.get("format", 0) > FORMAT:
+        raise DataError(
+            f"{folder / 'tuning.json'} is of format {saved['format']}, and this version of cascader knows {FORMAT} at "
+            "most. Update cascader, or remove the file to tune again."
+        )
+    if saved.get("format") != FORMAT or saved["identity"] != dict(identity):
+        return None
+    tensors = read_arrays(folder / "tuning.safetensors")
+    name, first = next(iter(scorers.items()))
+    return TuningResult(
+        tuple(
+            Trial(
+                Cascade(first, tuple(_tier(later, scorers, tensors, i) for later in trial["later"]), name=name),
+                trial["valid_mrr"],
+                trial["pairs_per_query"],
+                trial["seconds_per_query"],
+                trial["coverage"],
+            )
+            for i, trial in enumerate(saved["trials"])
+        )
+    )
+
+
+def _tier(saved: Mapping[str, Any], scorers: Mapping[str, Scorer], tensors: Mapping[str, Any], trial: int) -> Tier:
+    name, prefix = saved["tier"], f"{trial}/{saved['tier']}/"
+    if name not in scorers:
+        raise DataError(f"this cascade was tuned with a tier {name!r}, which is not there. Tune again.")
+    learnt = {key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
+    return Tier(
+        name=name,
+        scorer=scorers[name],
+        alpha=Alpha.from_dict(saved["alpha"]),
+        keep=None if saved["keep"] is None else load_pruner(saved["keep"], learnt),
+        fusion=Fusion(saved["scale"], saved["pruned"]),
+    )

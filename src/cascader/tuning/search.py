@@ -1,5 +1,6 @@
 """Which tiers, which pruner, which weights: valid chooses, by replaying scores that were recorded once."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -22,33 +23,67 @@ from cascader.cascade.pruners import (
 )
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
-from cascader.graph import Candidates, KnowledgeGraph, Queries, Triples
+from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries, Triples
 from cascader.progress import progress
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
 from cascader.tuning.budget import ReadingSpeed, read_tokens
-from cascader.tuning.recorded import RecordedScorer
 from cascader.tuning.result import Trial, TuningResult
+
+_QUESTIONS_AT_ONCE = 256
+
+
+class RecordedScorer:
+    """The rows of a scorer for some questions; it knows no others."""
+
+    def __init__(self, scorer: Scorer, queries: Queries, kg: KnowledgeGraph) -> None:
+        self._sizes = len(kg.entities), len(kg.relations)
+        questions = queries.unique()[0]
+        keys = questions.keys(*self._sizes)
+        order = np.argsort(keys)
+        self._keys = keys[order]
+        started = time.perf_counter()
+        blocks = [scorer.score_all(block) for block in questions[order].blocks(_QUESTIONS_AT_ONCE)]
+        self.seconds_per_question = (time.perf_counter() - started) / max(len(questions), 1)
+        self._rows = np.concatenate(blocks)  # (questions, entities)
+
+    def score_all(self, queries: Queries) -> FloatArray:
+        """The rows of the queries; shape (queries, entities)."""
+        keys = queries.keys(*self._sizes)
+        places = np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)
+        if (self._keys[places] != keys).any():
+            raise DataError("this question was not asked when scores were recorded. Record it, or ask the tier itself.")
+        return self._rows[places]
+
+    def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
+        """Score the candidates of each query; shape (candidates,)."""
+        return self.score_all(queries)[candidates.rows, candidates.ids]
+
 
 #: As in the paper.
 QUANTILES = (0.5, 0.75, 0.9, 0.95)
 WIDTHS = (5, 10, 20, 50, 100)
+#: Candidates that a tier that reads pairs is asked about at most.
+READ_TOP = 100
+#: What the estimates of tuning's time count: how often two tiers are added up to find how (three scales, relations of
+#: their own, two checks), how often a trial is replayed, and behind how many bases pairs are read.
+SUMS_PER_TIER, REPLAYS_PER_TRIAL, BASES = 5, 2, 2
 _FUSIONS = [Fusion(scale, pruned) for scale in get_args(Scale) for pruned in get_args(Pruned)]
 #: What the recorded rows of a tier may take: on large graphs, a sample of valid is enough.
 _RECORD_BYTES = 256 << 20
 
 
-def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = 100, seed: int = 0) -> TuningResult:
-    """Try subsets of the later tiers, pruners, weights and ways to fuse; those that `cascade` has do not matter.
+def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = READ_TOP, seed: int = 0) -> TuningResult:
+    """Try subsets of the later tiers, pruners, weights and fusions; whatever `cascade` has of these is not used.
 
-    Tiers that score everyone are added up. A tier that has a pruner, any, reads pairs: it is asked once about the
-    `read_top` best candidates of valid, and all trials look its scores up. Pruners learn from one half of valid; what
-    share of the other half's golds they keep is written down.
+    Tiers that score every entity are added up. A tier that reads pairs is asked once about the `read_top` best
+    candidates of valid, and all trials look its scores up. Pruners learn from one half of valid; the share of the other
+    half's golds that they keep is recorded.
 
     >>> from cascader import Budget, Cascade, ComplEx, Frequency, KnowledgeGraph, tune
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
     >>> kg = KnowledgeGraph.from_triples(facts[:12], valid=facts[12:])
-    >>> tuned = tune(Cascade(ComplEx(dim=4, epochs=2).fit(kg)).then(Frequency().fit(kg), alpha=0.5), kg)
+    >>> tuned = tune(Cascade(ComplEx(dim=4, epochs=2).fit(kg)).then(Frequency().fit(kg)), kg)
     >>> [trial.tiers for trial in tuned.trials]
     [('complex',), ('complex', 'frequency')]
     >>> tuned.plan(Budget(pairs=0), query_count=10).pairs

@@ -7,10 +7,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from cascader.cascade.pruners.dynamic import DynamicTopK
-from cascader.cascade.pruners.examples import Examples
-from cascader.cascade.pruners.features import asked, describe
-from cascader.cascade.pruners.scored_queries import ScoredQueries
-from cascader.cascade.pruners.selection import top_candidates
+from cascader.cascade.pruners.examples import Examples, ScoredQueries, asked, describe
+from cascader.cascade.pruners.pruner import top_candidates
 from cascader.errors import NotFittedError, SettingsError
 from cascader.graph import Array, Candidates, FloatArray, IntArray, Queries
 

@@ -5,11 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 
-from cascader.cascade.pruners.examples import Examples
-from cascader.cascade.pruners.features import FeatureName, asked, describe
-from cascader.cascade.pruners.pruner import check_share
-from cascader.cascade.pruners.scored_queries import ScoredQueries
-from cascader.cascade.pruners.selection import top_candidates
+from cascader.cascade.pruners.examples import Examples, FeatureName, ScoredQueries, asked, describe
+from cascader.cascade.pruners.pruner import check_share, top_candidates
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Array, Candidates, FloatArray, IntArray, Queries
 
@@ -65,7 +62,7 @@ class DynamicTopK:
 
     def fit_examples(self, examples: Examples) -> Self:
         """Learn from what has been collected before."""
-        from cascader.cascade.pruners.quantile_training import fit_network
+        from cascader.cascade.pruners.quantile_network import fit_network
 
         self.network_ = fit_network(examples, self.features, self.hidden, self.epochs, self.seed)
         return self

@@ -1,14 +1,156 @@
-"""What is kept of the queries a pruner has seen: little enough to hold all of them at once."""
+"""What a pruner learns from: queries with their scores, the features of those scores, and the golds' ranks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
-from cascader.cascade.pruners.features import FeatureName, asked, describe
-from cascader.cascade.pruners.scored_queries import ScoredQueries
 from cascader.errors import DataError
-from cascader.graph import BoolArray, FloatArray, IntArray, Triples
+from cascader.evaluation.protocol import iter_blocks
+from cascader.evaluation.ranks import Ranks, rank_golds
+from cascader.graph import Array, BoolArray, Candidates, FloatArray, IntArray, KnownAnswers, Queries, Triples
+from cascader.scoring.scorer import Scorer
+
+FeatureName = Literal["compact", "scores"]
+
+#: The gaps between the scores at these ranks say how steeply a row falls; the same ranks for graphs of every size.
+_RANKS = 2 ** np.arange(11)
+_ROWS_AT_ONCE = 64
+
+
+def describe(queries: Queries, scores: FloatArray, name: FeatureName) -> FloatArray:
+    """The features of each query, (queries, features), each row from its own scores alone."""
+    of_rows = {"compact": _compact, "scores": _sorted_scores}[name]
+    # A few rows at a time: they are copied and sorted, and that may take several times their memory.
+    starts = range(0, len(queries), _ROWS_AT_ONCE)
+    parts = [of_rows(queries[at : at + _ROWS_AT_ONCE], scores[at : at + _ROWS_AT_ONCE]) for at in starts]
+    return np.concatenate(parts) if parts else of_rows(queries, scores)
+
+
+def asked(queries: Queries) -> IntArray:
+    """One number for a relation and the side that is asked for; shape (queries,)."""
+    return 2 * queries.relations.astype(np.int64) + queries.predicts_tail
+
+
+def _compact(queries: Queries, scores: FloatArray) -> FloatArray:
+    """How far the best stand out, how evenly the top shares its probability, how many are alive, the side."""
+    standard = _standardized(scores)
+    alive = np.isfinite(standard).sum(axis=1)
+    top = _best(standard, int(_RANKS[-1]))  # (queries, top)
+    # Where fewer are alive than a rank asks for, the last of them stands in: the gaps behind it are nothing.
+    places = np.minimum(_RANKS, np.maximum(alive, 1)[:, None]) - 1
+    at_ranks = _finite(np.take_along_axis(top, places, axis=1))
+    gaps = np.log1p(at_ranks[:, :-1] - at_ranks[:, 1:])
+    columns = [at_ranks[:, 0], _entropy(_best(scores.astype(np.float64), int(_RANKS[-1]))), np.log1p(alive)]
+    return np.column_stack([gaps, *columns, queries.predicts_tail])
+
+
+def _sorted_scores(queries: Queries, scores: FloatArray) -> FloatArray:
+    """The paper's features: all scores, best first, standardized; what is masked counts as the lowest of the others."""
+    top_candidates = -np.sort(-_standardized(scores), axis=1)
+    lowest = np.min(top_candidates, axis=1, where=np.isfinite(top_candidates), initial=np.inf)
+    return _finite(np.where(np.isfinite(top_candidates), top_candidates, lowest[:, None])).astype(np.float32)
+
+
+def _standardized(scores: FloatArray) -> FloatArray:
+    """Each row's scores with mean 0 and deviation 1 over what is alive; all alike are all 0, the masked stay -inf."""
+    alive = np.isfinite(scores)
+    count = np.maximum(alive.sum(axis=1), 1)
+    mean = np.where(alive, scores, 0).sum(axis=1, dtype=np.float64) / count
+    centred = np.where(alive, scores - mean[:, None], 0.0)
+    deviation = np.sqrt((centred**2).sum(axis=1) / count)
+    # A deviation that is rounding noise would blow noise up.
+    is_flat = deviation <= 1e-6 * np.abs(mean)
+    return np.where(alive, centred / np.where(is_flat, np.inf, deviation)[:, None], -np.inf)
+
+
+def _best(scores: FloatArray, count: int) -> FloatArray:
+    """The best scores of each row, best first, filled up with -inf; shape (queries, count)."""
+    missing = max(0, count - scores.shape[1])
+    if missing:
+        scores = np.pad(scores, ((0, 0), (0, missing)), constant_values=-np.inf)
+    return -np.sort(-np.partition(scores, scores.shape[1] - count, axis=1)[:, -count:], axis=1)
+
+
+def _entropy(best: FloatArray) -> Array:
+    """Of the softmax over each row's best scores, in nats: 0 if one has it all; shape (queries,)."""
+    exponentials = np.exp(_finite(best - _finite(best[:, :1])) * np.isfinite(best)) * np.isfinite(best)
+    shares = exponentials / np.maximum(exponentials.sum(axis=1, keepdims=True), 1)
+    return -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=1)
+
+
+def _finite(values: FloatArray) -> FloatArray:
+    """Nothing where there is nothing: rows in which all is masked."""
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredQueries:
+    """A block of queries with their golds, and the scores among which the golds stand.
+
+    >>> queries = Queries(np.array([0]), np.array([0]), np.array([True]), golds=np.array([2]))
+    >>> seen = ScoredQueries(queries, np.array([[5.0, -np.inf, 3.0, 3.0]]))
+    >>> seen.ranks.tolist(), seen.worst_ranks.tolist()
+    ([2.5], [3.0])
+    """
+
+    queries: Queries
+    scores: FloatArray  # (queries, entities), known facts other than the gold itself being -inf
+
+    def __post_init__(self) -> None:
+        if self.scores.ndim != 2 or len(self.scores) != len(self.queries):
+            raise DataError(
+                f"scores of shape {self.scores.shape} for {len(self.queries):,} queries, expected a row for each query."
+            )
+
+    @cached_property
+    def ranks(self) -> FloatArray:
+        """The golds' ranks among what is not masked, the mean rank where they tie; shape (queries,)."""
+        return self._ranks.mean
+
+    @cached_property
+    def worst_ranks(self) -> FloatArray:
+        """How many candidates must be kept for each gold to be among them, however ties fall; shape (queries,).
+
+        Infinite for a gold that is masked itself: it is never kept.
+        """
+        gold_scores = self.scores[np.arange(len(self.queries)), self.queries.required_golds()]
+        return np.where(gold_scores > -np.inf, self._ranks.pessimistic, np.inf)
+
+    @cached_property
+    def _ranks(self) -> Ranks:
+        nothing_more = Candidates.empty(len(self.queries))
+        rows = np.arange(len(self.queries))
+        return rank_golds(self.scores, rows, self.queries.required_golds(), nothing_more).raw
+
+
+def score_in_blocks(scorer: Scorer, queries: Queries) -> Iterator[ScoredQueries]:
+    """Score `queries` one block at a time, each question once.
+
+    What the queries say is known is masked, as it is when the pruner is at work: train, if it learns on valid. Other
+    answers of valid then stand in a gold's way, as other answers of test will.
+    """
+    known = queries.known
+    if known is None:
+        raise DataError("these queries do not say what is known. Ask with queries.with_known(kg.known_before(split)).")
+    for block in iter_blocks(queries, known, "learning what to keep"):
+        scores = scorer.score_all(block.questions)
+        asking = queries[block.places]
+        # A question with many golds has a row for each: no more of them at once than the block has questions.
+        size = len(block.questions)
+        for start in range(0, len(asking), size):
+            some = asking[start : start + size]
+            yield ScoredQueries(some, _masked(scores[block.rows[start : start + size]], some, known))
+
+
+def _masked(scores: FloatArray, queries: Queries, known: KnownAnswers) -> FloatArray:
+    """The same array, in which known answers other than the gold are -inf."""
+    answers = known.of(queries)
+    others = answers.ids != queries.required_golds()[answers.rows]
+    scores[answers.rows[others], answers.ids[others]] = -np.inf
+    return scores
 
 
 @dataclass(frozen=True, eq=False)

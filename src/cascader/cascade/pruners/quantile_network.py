@@ -1,12 +1,17 @@
-"""The quantiles of a gold answer's rank, for all quantiles at once, from the features of a query."""
+"""The quantiles of a gold answer's rank, for all quantiles at once: the network, and how it is trained."""
 
+import math
 from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cascader.cascade.pruners.examples import Examples, FeatureName
 from cascader.graph import FloatArray, IntArray
 
 _ROWS_AT_ONCE = 256
@@ -69,3 +74,126 @@ def network_of(tensors: Mapping[str, Any]) -> QuantileNetwork:
     network = QuantileNetwork(width, inputs, rows - 1, len(weights["hidden.bias"]), relation_width)
     network.load_state_dict(weights)
     return network
+
+
+_RELATION_WIDTH = 4
+_RARE = 5  # queries; relations with fewer share a vector
+_COMPONENTS = 32
+_QUANTILES_PER_STEP = 16
+_BATCH = 256
+_LEARNING_RATE = 0.005
+_PATIENCE = 15
+_HELD_OUT = 0.2
+_FORGET_RELATION = 0.1
+
+
+def fit_network(examples: Examples, features: FeatureName, hidden: int, epochs: int, seed: int) -> QuantileNetwork:
+    """Train on random quantiles, and stop where a held-out part says so; the seed decides everything."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        learning, held_out = examples.split(_HELD_OUT, seed)
+        network = _untrained(learning, features, hidden)
+        watched = held_out if len(held_out) else learning  # of so few, there is nothing to hold out
+        _train(network, _Prepared.of(learning, network), _Prepared.of(watched, network), epochs)
+    return network
+
+
+def _untrained(learning: Examples, features: FeatureName, hidden: int) -> QuantileNetwork:
+    """A network that knows the overall ranks and nothing of any query."""
+    values, counts = np.unique(learning.asked, return_counts=True)
+    known = values[counts >= _RARE] if features == "compact" else values[:0]
+    mean, projection = _standardizing(learning.features, features)
+    relation_width = _RELATION_WIDTH if features == "compact" else 0
+    network = QuantileNetwork(len(mean), projection.shape[1], len(known), hidden, relation_width)
+    network.mean.copy_(mean)
+    network.projection.copy_(projection)
+    network.known_relations.copy_(torch.from_numpy(known))
+    _start_from_ranks(network, learning.ranks)
+    return network
+
+
+def _standardizing(features: FloatArray, name: FeatureName) -> tuple[Tensor, Tensor]:
+    """A mean (width,) and a projection (width, inputs) to numbers of deviation 1 at most.
+
+    Thousands of sorted scores hardly differ from their neighbors. They are reduced to the directions in which
+    queries differ most: the hidden layer still weighs every score, and learns in seconds.
+    """
+    mean = features.mean(axis=0, dtype=np.float64)
+    if name == "compact":
+        deviation = features.std(axis=0, dtype=np.float64)
+        return torch.from_numpy(mean), torch.from_numpy(np.diag(1 / np.where(deviation > 1e-9, deviation, np.inf)))
+    centred = torch.from_numpy(features - mean.astype(np.float32))
+    _, sizes, directions = torch.svd_lowrank(centred, q=min(_COMPONENTS, *centred.shape), niter=2)
+    # All by the largest deviation: to give each its own would make as much of noise as of what matters.
+    largest = (sizes.max() / math.sqrt(len(features))).clamp(min=1e-6)
+    return torch.from_numpy(mean), (directions / largest).double()
+
+
+def _start_from_ranks(network: QuantileNetwork, ranks: FloatArray) -> None:
+    """Before anything is learnt, every query gets about the median and the 0.9 quantile of all ranks."""
+    median, high = np.log(np.quantile(ranks, [0.5, 0.9]) - 0.5)
+    slope = max((high - median) / math.log(5), 0.1)  # -log(1 - q) grows by log 5 from 0.5 to 0.9
+    start = torch.tensor([median - slope * math.log(2), -3.0, math.log(math.expm1(slope)), -3.0])
+    with torch.no_grad():
+        network.output.weight.zero_()
+        network.output.bias.copy_(start)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """Examples as the network takes them."""
+
+    inputs: Tensor  # (queries, inputs)
+    relation_rows: Tensor  # (queries,)
+    ranks: Tensor  # (queries,)
+
+    @classmethod
+    def of(cls, examples: Examples, network: QuantileNetwork) -> "_Prepared":
+        ranks = torch.from_numpy(examples.ranks.astype(np.float64))
+        return cls(network.prepare(examples.features), network.rows_of(examples.asked), ranks)
+
+    def targets(self) -> Tensor:
+        """The logarithms of ranks that are spread over the unit below them.
+
+        A quantile of whole numbers jumps, and cannot be learnt; that of the spread ones, rounded up, is the same
+        (Machado and Santos Silva, 2005).
+        """
+        return torch.log1p(self.ranks - torch.rand_like(self.ranks))
+
+
+def _train(network: QuantileNetwork, learning: _Prepared, held_out: _Prepared, epochs: int) -> None:
+    """Adam on the pinball loss; the network ends with the weights that were best on the held-out part."""
+    optimizer = torch.optim.AdamW(network.parameters(), lr=_LEARNING_RATE, weight_decay=0.01)
+    grid = (torch.arange(20, dtype=torch.float64) + 0.5) / 20
+    held_out_targets = held_out.targets()
+    best, best_loss, waited = deepcopy(network.state_dict()), math.inf, 0
+    for _ in range(epochs):
+        with torch.no_grad():
+            predicted = network(held_out.inputs, held_out.relation_rows, grid)
+            loss = float(_pinball(predicted, held_out_targets, grid))
+        waited = 0 if loss < best_loss else waited + 1
+        if waited == 0:
+            best, best_loss = deepcopy(network.state_dict()), loss
+        elif waited == _PATIENCE:
+            break
+        _train_once(network, learning, optimizer)
+    network.load_state_dict(best)
+
+
+def _train_once(network: QuantileNetwork, learning: _Prepared, optimizer: torch.optim.Optimizer) -> None:
+    """Go through all queries, each batch with quantiles of its own."""
+    targets = learning.targets()
+    for some in torch.split(torch.randperm(len(targets)), _BATCH):
+        quantiles = torch.rand(_QUANTILES_PER_STEP, dtype=torch.float64).clamp(0.002, 0.998)
+        forgotten = torch.rand(len(some)) < _FORGET_RELATION  # so that the vector of unseen relations is learnt too
+        relation_rows = torch.where(forgotten, 0, learning.relation_rows[some])
+        predicted = network(learning.inputs[some], relation_rows, quantiles)
+        optimizer.zero_grad()
+        _pinball(predicted, targets[some], quantiles).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def _pinball(predicted: Tensor, targets: Tensor, quantiles: Tensor) -> Tensor:
+    """The loss whose least value is at the quantile (Koenker and Bassett, 1978), the mean over all quantiles."""
+    missing = targets[:, None] - predicted  # (queries, quantiles)
+    return torch.maximum(quantiles * missing, (quantiles - 1) * missing).mean()

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascader.cascade.pruners.budgeted import BudgetedTopK
-from cascader.cascade.pruners.capped import Capped
 from cascader.cascade.pruners.conformal import ConformalTopK
 from cascader.cascade.pruners.dynamic import DynamicTopK
 from cascader.cascade.pruners.pruner import Pruner
-from cascader.cascade.pruners.static import StaticTopK, TopK
+from cascader.cascade.pruners.top_k import Capped, StaticTopK, TopK
 from cascader.errors import DataError
 
 PRUNERS: dict[str, type[TopK | StaticTopK | DynamicTopK | ConformalTopK | BudgetedTopK | Capped]] = {

@@ -16,7 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from cascader.errors import SettingsError
 from cascader.graph import IntArray
-from cascader.graph.ragged import offsets_of
+from cascader.graph.candidates import offsets_of
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.texts import Tokens
 from cascader.progress import progress

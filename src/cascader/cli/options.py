@@ -1,0 +1,111 @@
+"""Options that several commands share, and how each is told which graph it is about."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cascader.datasets import CATALOG, Dataset, Split, load_graph
+from cascader.durations import parse_duration
+from cascader.errors import SettingsError
+from cascader.graph import KnowledgeGraph, SplitName
+
+if TYPE_CHECKING:
+    from cascader.tuning import Budget
+
+
+@dataclass(frozen=True)
+class OpenedGraph:
+    """A graph, and its entry in the catalog; people's own have none."""
+
+    kg: KnowledgeGraph
+    dataset: Dataset | None
+
+
+def open_named(
+    graph: Annotated[str, typer.Argument(help="A name that `cascader data list` shows, or a path.")],
+    entities: Annotated[Path | None, typer.Option("--entities", help="A table of id, name, description, type.")] = None,
+    relations: Annotated[Path | None, typer.Option("--relations", help="A table of id, name.")] = None,
+    valid: Annotated[
+        float, typer.Option("--valid", help="The share to hold back for valid if the graph comes in one piece.")
+    ] = Split.valid,
+    test: Annotated[float, typer.Option("--test", help="The share to hold back for test, likewise.")] = Split.test,
+    split_seed: Annotated[int, typer.Option("--split-seed", help="Draws what is held back.")] = Split.seed,
+    allow_unseen: Annotated[
+        bool, typer.Option("--allow-unseen", help="Let valid and test have entities that train never shows.")
+    ] = Split.unseen_entities,
+) -> OpenedGraph:
+    """A graph of the catalog as it is, or people's own with the tables and the split that they ask for."""
+    split = Split(valid, test, split_seed, allow_unseen)
+    kg = load_graph(graph, entities=entities, relations=relations, split=split)
+    return OpenedGraph(kg, None if Path(graph).exists() else CATALOG[graph.lower()])
+
+
+_OPENING = signature(open_named).parameters
+
+
+def with_graph_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose first parameter is an opened graph gets the argument and the options that say which one."""
+
+    @wraps(command)
+    def opening(graph: str, **options: Any) -> None:  # noqa: ANN401 - those of the command
+        which = {name: options.pop(name) for name in _OPENING if name in options}
+        command(open_named(graph, **which), **options)
+
+    _, *own = signature(command).parameters.values()
+    argument, *tables = _OPENING.values()
+    keywords = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in (*own, *tables)]
+    # Typer reads both: what a command takes, and of which types.
+    opening.__signature__ = Signature([argument, *keywords])  # type: ignore[attr-defined]
+    opening.__annotations__ = {parameter.name: parameter.annotation for parameter in (argument, *keywords)}
+    return opening
+
+
+RunArgument = Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")]
+SplitOption = Annotated[
+    SplitName, typer.Option("--split", help="The triples to ask for; settings and weights were chosen on valid.")
+]
+TimeLimitOption = Annotated[
+    str | None,
+    typer.Option("--time-limit", help="How long answering may take in all: 2s, 5m. The best cascade that fits."),
+]
+PairsOption = Annotated[
+    int | None,
+    typer.Option("--pairs", help="How many pairs, a question with a candidate, may be read in all, likewise."),
+]
+ProcessesOption = Annotated[int, typer.Option("--processes", help="Processes that read texts at the same time.")]
+
+
+def budget_of(time_limit: str | None, pairs: int | None) -> "Budget":
+    """What the two options allow."""
+    from cascader.tuning import Budget
+
+    return Budget(None if time_limit is None else parse_duration(time_limit), pairs)
+
+
+def parsed_settings(settings: Sequence[str], tiers: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Settings of the form name=value, or tier.name=value, by tier; numbers become numbers."""
+    parsed: dict[str, dict[str, Any]] = {tier: {} for tier in tiers}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {setting!r} has no value. Write it as --set name=value.")
+        tier, dot, inner = name.strip().rpartition(".")
+        tier = tier if dot else tiers[0]
+        if tier not in parsed:
+            raise SettingsError(f"--set {setting!r} is for the tier {tier!r}, but the tiers are: {', '.join(tiers)}.")
+        parsed[tier][inner] = _number_or_text(value.strip())
+    return parsed
+
+
+def _number_or_text(value: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value

@@ -1,0 +1,343 @@
+"""From a graph to a run: train the tiers one after the other, tune their cascade on valid, calibrate it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from cascader.cascade import Cascade
+from cascader.cascade.alphas import tune_alpha
+from cascader.datasets import load_graph
+from cascader.durations import format_duration, parse_duration
+from cascader.errors import SettingsError
+from cascader.events import Listener, emit, listening, log_to
+from cascader.graph import KnowledgeGraph
+from cascader.models.model import Model
+from cascader.models.registry import model_class, model_names
+from cascader.models.training import TrainingHistory
+from cascader.runs.folder import RunFolder
+from cascader.runs.plan import FitPlan, FitRequest, check_same, load_plan, make_plan, save_plan
+from cascader.runs.run import Run, load_run
+from cascader.scoring import Scorer
+
+_DEFAULT_TIERS = ("kge", "dual", "cross")
+
+
+def fit(
+    graph: KnowledgeGraph | str | Path,
+    out: str | Path | None = None,
+    *,
+    budget: float | str | None = None,
+    preset: str | None = None,
+    tiers: str | Sequence[str] | None = None,
+    model: str | Sequence[str] = "complex",
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    time_limit: float | str | None = None,
+    trials: int = 0,
+    seed: int = 0,
+    on_event: Listener | None = None,
+) -> Run:
+    """Train on a graph, tune on valid, and keep everything in the folder `out`; the same call resumes what was killed.
+
+    `budget` is how long it all may take and `time_limit` how long each tier may train: seconds, or "30m". `tiers` are
+    "kge", "dual", "cross" or any registered model; the default is whatever the graph's texts allow. `model` says which
+    embeddings "kge" stands for. `settings` changes those of the preset: `{"kge": {"dim": 50}}`. Without `out`, the run
+    lives in a temporary folder until Python exits: `run.save(folder)` keeps it.
+
+    >>> from cascader import KnowledgeGraph, fit
+    >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
+    >>> kg = KnowledgeGraph.from_triples(facts[1:14], valid=facts[14:])
+    >>> run = fit(kg, tiers="kge", settings={"kge": {"dim": 4, "epochs": 2}})
+    >>> run
+    Run(graph, kge: complex)
+    >>> run.predict("drug 0", "treats", top=1)[0].rank
+    1
+    """
+    request = fit_request(
+        graph,
+        budget=budget,
+        preset=preset,
+        tiers=tiers,
+        model=model,
+        settings=settings,
+        time_limit=time_limit,
+        trials=trials,
+        seed=seed,
+    )
+    with listening(on_event):
+        if out is not None:
+            return fit_requested(request, RunFolder(out))
+        temporary = TemporaryDirectory(prefix="cascader-run-")
+        return replace(fit_requested(request, RunFolder(temporary.name)), temporary=temporary)
+
+
+def fit_requested(request: FitRequest, folder: RunFolder) -> Run:
+    """Do what a request asks for, in a folder that a second process on the same run waits for."""
+    with folder.locked(), listening(log_to(folder.path / "events.jsonl")):
+        plan = _start(request, folder)
+        for tier in plan.tiers:
+            plan = _train(plan, tier, request, folder)
+        return _finish(plan, request, folder)
+
+
+def plan_fit(request: FitRequest, folder: RunFolder) -> FitPlan:
+    """What `fit` would do with this request, with the time it would take, from a moment of each training."""
+    return load_plan(folder.path, request.as_dict()) or make_plan(request, folder, measure=True)
+
+
+def fit_request(
+    graph: KnowledgeGraph | str | Path,
+    *,
+    budget: float | str | None = None,
+    preset: str | None = None,
+    tiers: str | Sequence[str] | None = None,
+    model: str | Sequence[str] = "complex",
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    time_limit: float | str | None = None,
+    trials: int = 0,
+    seed: int = 0,
+) -> FitRequest:
+    """What is asked for, checked: what cannot work shows before anything trains."""
+    started = time.monotonic()
+    if budget is not None and time_limit is not None:
+        raise SettingsError(
+            "a budget is shared by all tiers, a time limit holds for each of them. Give one of the two."
+        )
+    kg = graph if isinstance(graph, KnowledgeGraph) else load_graph(graph)
+    kinds = tier_kinds(tiers, model, kg)
+    changes = dict(settings or {})
+    for tier in changes:
+        if tier not in kinds:
+            raise SettingsError(f"there are settings for the tier {tier!r}, but the tiers are: {', '.join(kinds)}.")
+    request = FitRequest(
+        kg, kinds, changes, preset, parse_duration(budget), parse_duration(time_limit), trials, seed, started
+    )
+    models = [request.model(tier, preset or "quick") for tier in kinds]
+    if any(each.needs_texts for each in models):
+        from cascader.models.text.texts import check_texts
+
+        check_texts(kg)
+    return request
+
+
+def tier_kinds(tiers: str | Sequence[str] | None, model: str | Sequence[str], kg: KnowledgeGraph) -> dict[str, str]:
+    """Which tiers there will be, in their order, and of which kind each is: {"kge": "complex", "dual": "dual"}.
+
+    Those that learn from structure come first, then those that read texts, then those that read pairs.
+    """
+    kinds = [
+        kind for name in _names(tiers) or _default_tiers(kg) for kind in (_names(model) if name == "kge" else [name])
+    ]
+    unknown = [kind for kind in kinds if kind not in model_names()]
+    if unknown:
+        raise SettingsError(f"there is no tier or model {unknown[0]!r}. Choose from: kge, {', '.join(model_names())}.")
+    found: dict[str, str] = {}
+    for kind in sorted(kinds, key=lambda kind: (model_class(kind).reads_pairs, model_class(kind).needs_texts)):
+        found[_free_name(model_class(kind).tier, found)] = kind
+    if model_class(next(iter(found.values()))).reads_pairs:
+        raise SettingsError(
+            f"{', '.join(found)} only reads candidates that another tier proposes. Add kge to the tiers."
+        )
+    return found
+
+
+def _names(text: str | Sequence[str] | None) -> list[str]:
+    names = text.split(",") if isinstance(text, str) else list(text or ())
+    return [name.strip() for name in names if name.strip()]
+
+
+def _default_tiers(kg: KnowledgeGraph) -> tuple[str, ...]:
+    from cascader.models.text.texts import has_texts
+
+    return _DEFAULT_TIERS if has_texts(kg) else _DEFAULT_TIERS[:1]
+
+
+def _free_name(name: str, taken: Mapping[str, str]) -> str:
+    """kge, then kge2, kge3 and so on."""
+    number = 1
+    while (candidate := name if number == 1 else f"{name}{number}") in taken:
+        number += 1
+    return candidate
+
+
+def _start(request: FitRequest, folder: RunFolder) -> FitPlan:
+    """The graph and the plan in the run's folder, before anything long starts."""
+    folder.save_graph(request.kg)
+    plan = load_plan(folder.path, request.as_dict())
+    is_new = plan is None
+    if plan is None:
+        plan = make_plan(request, folder, measure=request.has_budget)
+        save_plan(plan, folder.path)
+    if not all(folder.has_tier(tier) for tier in plan.tiers):
+        if not is_new:
+            emit("resumed", f"Resuming the plan in {folder.path}.")
+        emit_plan(plan, request)
+    return plan
+
+
+def _train(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> FitPlan:
+    """Train a tier if it is not there yet, and record what it took."""
+    untrained, started = request.model(tier, plan.tiers[tier].preset), time.monotonic()
+    if folder.has_tier(tier):
+        found = folder.load_tier(tier, request.kg)
+        if not request.is_searched(tier):
+            check_same(folder, tier, found, untrained)
+        emit("found", f"{folder.tier(tier)} is finished already.")
+        is_recorded = plan.tiers[tier].actual_seconds is not None  # not if it was killed in between
+        return plan if is_recorded else plan.with_actual(tier, _seconds(found.history_))
+    _emit_settings(request.kg, tier, untrained, folder)
+    earlier = _earlier(folder, tier, plan, request.kg) if untrained.needs_texts else None
+    seconds = max(min(request.time_limit, plan.limit(tier) - (time.monotonic() - started)), 1e-3)
+    if request.is_searched(tier):
+        trained_seconds = _search(plan, tier, request, folder, seconds)
+    else:
+        trained = untrained.fit(request.kg, folder=folder.tier(tier), time_limit=seconds, earlier=earlier)
+        folder.save_tier(tier, trained)
+        trained_seconds = _seconds(trained.history_)
+        _emit_trained(tier, trained.history_)
+    # If an earlier process has trained a part of it, this one's clock has not seen that.
+    plan = plan.with_actual(tier, max(trained_seconds, time.monotonic() - started))
+    save_plan(plan, folder.path)
+    return plan
+
+
+def _search(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, seconds: float) -> float:
+    """Search for the settings of an embedding, keep the best one, and return what the trials took."""
+    from cascader.models.embeddings.search import Search
+
+    settings = request.settings(tier, plan.tiers[tier].preset)
+    fixed = request.changes.get(tier, {})
+    search = Search(request.kinds[tier], settings, request.kg, folder.path / "search", fixed)
+    folder.save_tier(tier, search.run(request.trials, seconds))
+    rows = [
+        [
+            f"{number}{' (best)' if number == search.best else ''}",
+            "diverged" if trial.valid_mrr is None else f"{trial.valid_mrr:.4f}",
+            str(trial.epochs),
+            f"{trial.seconds:.0f}",
+            ", ".join(f"{name}={value:.4g}" for name, value in trial.changes.items()) or "none",
+        ]
+        for number, trial in enumerate(search.trials)
+    ]
+    emit("searched", "Trials:", ["trial", "valid MRR", "epochs", "seconds", "changes"], rows)
+    search.discard_weights()
+    return sum(trial.seconds for trial in search.trials)
+
+
+def _earlier(folder: RunFolder, tier: str, plan: FitPlan, kg: KnowledgeGraph) -> Scorer | None:
+    """The tiers before this one that score every entity, weighed as valid likes best."""
+    names = list(plan.tiers)
+    models = [folder.load_tier(name, kg) for name in names[: names.index(tier)] if folder.has_tier(name)]
+    together: Scorer | None = None
+    for model in (model for model in models if not model.reads_pairs):
+        if together is None:
+            together = model
+        elif len(kg.valid):
+            together = Cascade(together).then(model, alpha=tune_alpha(together, model, kg))
+    return together
+
+
+def _finish(plan: FitPlan, request: FitRequest, folder: RunFolder) -> Run:
+    """Tune, calibrate, and say what all of it took."""
+    started = time.monotonic()
+    folder.mark_complete(request.kg, plan.presets, {tier: request.kinds[tier] for tier in plan.tiers})
+    run = load_run(folder.path)
+    if len(run.tiers) > 1 and len(run.kg.valid):
+        best = run.tuned().best_trial
+        emit("tuned", f"Best on valid: {' + '.join(best.tiers)}, with {best.pairs_per_query:.1f} pairs read per query.")
+    calibration = run.predictor().calibration
+    if calibration is not None:
+        emit("calibrated", calibration.in_words())
+    if plan.actual_tuning_seconds is None:
+        plan = replace(plan, actual_tuning_seconds=round(time.monotonic() - started, 3))
+        save_plan(plan, folder.path)
+        _emit_actual(plan)
+    return run
+
+
+# What it has to say.
+
+
+def emit_plan(plan: FitPlan, request: FitRequest) -> None:
+    """Say what will be trained, what it is estimated to take, and what is skipped."""
+    kg, within = request.kg, "" if plan.budget is None else f", within {format_duration(plan.budget)}"
+    columns = ["tier", "model", "preset", *(["parameters", "estimated, at most"] if plan.is_measured else [])]
+    rows = [
+        [
+            tier,
+            request.kinds[tier],
+            planned.preset,
+            *([f"{planned.parameters:,}", _estimate(planned.seconds, planned.share)] if plan.is_measured else []),
+        ]
+        for tier, planned in plan.tiers.items()
+    ]
+    if plan.is_measured:
+        rows.append(["tuning and calibration", "", "", "", format_duration(plan.tuning_seconds or 0)])
+        rows.append(["in all", "", "", "", format_duration(plan.seconds)])
+    triples = f"{len(kg.train):,} triples to train on, {len(kg.entities):,} entities"
+    emit("plan", f"The plan for {kg.name}{within}: {triples}.", columns, rows)
+    for tier, why in plan.skipped.items():
+        emit("skipped", f"Skipped: {tier}; {why}.")
+    if not any(model_class(kind).needs_texts for kind in request.kinds.values()) and not _has_texts(kg):
+        emit("plan", "No language models: the graph has no texts for them to read.")
+    _emit_too_small(plan)
+    if plan.is_measured:
+        emit("plan", "Estimated from a moment of each training; one that no longer gains on valid ends sooner.")
+
+
+def _has_texts(kg: KnowledgeGraph) -> bool:
+    from cascader.models.text.texts import has_texts
+
+    return has_texts(kg)
+
+
+def _estimate(seconds: float | None, share: float | None) -> str:
+    if not seconds:
+        return "trained already"
+    if share is None or seconds <= share:
+        return format_duration(seconds)
+    return f"{format_duration(share)} of {format_duration(seconds)}"
+
+
+def _emit_too_small(plan: FitPlan) -> None:
+    (tier, planned), *others = plan.tiers.items()
+    if others or planned.share is None or (planned.seconds or 0.0) <= planned.share:
+        return
+    epoch = planned.epoch_seconds or 0.0
+    if epoch > planned.share:
+        text = f"The budget is shorter than one epoch of {tier}, {format_duration(epoch)}: it trains that one."
+    else:
+        text = f"The budget is too small for all epochs of {tier}: it trains for as long as there is time."
+    emit("plan", text)
+
+
+def _emit_settings(kg: KnowledgeGraph, tier: str, model: Model, folder: RunFolder) -> None:
+    what = f"{tier} ({model.name})" if tier != model.name else tier
+    text = f"Training {what} on {kg.name} in {folder.path}: {len(kg.train):,} triples, {len(kg.entities):,} entities."
+    emit("training", text, ["setting", "value"], [[k, str(v)] for k, v in model.settings.as_dict().items()])
+
+
+def _emit_trained(tier: str, history: TrainingHistory) -> None:
+    if history.epochs == 0:
+        emit("trained", f"Fitted {tier}: it has no epochs to train.")
+        return
+    best = f", best on valid after {history.best_epoch}" if history.best_epoch else "; there is no valid to choose on"
+    took = f"{history.seconds:.0f} s, after {history.preparing_seconds:.0f} s of preparation"
+    emit("trained", f"Trained {tier} for {history.epochs} epochs in {took}{best}.")
+
+
+def _emit_actual(plan: FitPlan) -> None:
+    if plan.actual_seconds is None:
+        return
+    parts = ", ".join(f"{tier} {format_duration(each.actual_seconds or 0)}" for tier, each in plan.tiers.items())
+    estimate = f"; at most {format_duration(plan.seconds)} was estimated" if plan.is_measured else ""
+    tuning = format_duration(plan.actual_tuning_seconds or 0)
+    emit(
+        "finished", f"Took {format_duration(plan.actual_seconds)}: {parts}, tuning and calibration {tuning}{estimate}."
+    )
+
+
+def _seconds(history: TrainingHistory) -> float:
+    return history.seconds + history.preparing_seconds

@@ -1,0 +1,131 @@
+"""A run's folder: a colleague who gets it needs no other file."""
+
+import platform
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from cascader.datasets import Split, load_graph, save_graph
+from cascader.errors import DataError, SettingsError
+from cascader.graph import KnowledgeGraph
+from cascader.models.model import Model
+from cascader.models.registry import load_model
+from cascader.scoring import Scorer, ScoreStore, StoredScorer
+from cascader.scoring.engines import Call, Engine
+from cascader.storage import locked, read_json, sha256_of_folder, versions_of, write_json
+
+FORMAT = 2
+#: An empty split has no file, and must not be held back anew when the graph is read again.
+_AS_IT_WAS = Split(valid=0, test=0)
+CHECKPOINT = "checkpoint.safetensors"
+_PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
+
+
+class RunFolder:
+    """Where the graph, the tiers, the stored scores and the results of a run are."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._hashes: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r})"
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the folder for this process alone; a second one waits, and then finds the run finished."""
+        return locked(self.path)
+
+    # The graph.
+
+    def save_graph(self, kg: KnowledgeGraph) -> None:
+        """Write the graph before anything long starts; one that is there already must be the same."""
+        if not (self.path / "graph").exists():
+            save_graph(kg, self.path / "graph", "parquet")
+            return
+        found = self.load_graph().data_hash
+        if found != kg.data_hash:
+            raise DataError(
+                f"{self.path} is the run of another graph (sha256 {found[:12]}, this one has {kg.data_hash[:12]}). "
+                "Choose another folder."
+            )
+
+    def load_graph(self, name: str = "") -> KnowledgeGraph:
+        """The graph that the run was fitted to."""
+        return load_graph(self.path / "graph", split=_AS_IT_WAS, name=name or None)
+
+    # The tiers.
+
+    def tier(self, name: str) -> Path:
+        """Where a tier's weights and checkpoints are."""
+        return self.path / "tiers" / name
+
+    def has_tier(self, name: str) -> bool:
+        """Whether a tier is trained and complete."""
+        return (self.tier(name) / "model.json").exists()
+
+    def save_tier(self, name: str, model: Model) -> None:
+        """Write a tier's weights; only once they are complete is its checkpoint removed."""
+        model.save(self.tier(name))
+        (self.tier(name) / CHECKPOINT).unlink(missing_ok=True)
+        self._hashes.pop(name, None)
+
+    def load_tier(self, name: str, kg: KnowledgeGraph) -> Model:
+        """Load one tier."""
+        return load_model(self.tier(name), kg)
+
+    def tier_hash(self, name: str) -> str:
+        """One sha256 for everything a trained tier consists of, computed once."""
+        if name not in self._hashes:
+            self._hashes[name] = sha256_of_folder(self.tier(name), without=[CHECKPOINT])
+        return self._hashes[name]
+
+    def stored(self, name: str, model: Scorer, kg: KnowledgeGraph, engine: Engine | None = None) -> StoredScorer:
+        """A trained tier whose scores are stored in the folder, and computed by `engine`."""
+        if not self.has_tier(name):
+            raise SettingsError(f"{self.path} has no trained tier {name!r} whose scores could be stored. Fit it first.")
+        store = ScoreStore(self.path / "scores" / name, {"model": self.tier_hash(name), "data": kg.data_hash})
+        load = Call(load_scorer, (self.path.resolve(), name, self.tier_hash(name)))
+        return StoredScorer(model, kg, store, engine, load=load)
+
+    # The run as a whole.
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the folder holds a complete run."""
+        return (self.path / "run.json").exists()
+
+    def mark_complete(self, kg: KnowledgeGraph, preset: str, tiers: Mapping[str, str]) -> None:
+        """Record that the run is complete; `tiers` says of which kind each tier is, in their order."""
+        metadata = {
+            "format": FORMAT,
+            "dataset": kg.name,
+            "data_hash": kg.data_hash,
+            "preset": preset,
+            "tiers": dict(tiers),
+            "versions": {"python": platform.python_version(), **versions_of(_PACKAGES)},
+        }
+        write_json(self.path / "run.json", metadata)
+
+    def metadata(self) -> dict[str, Any]:
+        """What `mark_complete` recorded."""
+        if not self.is_complete:
+            raise DataError(f"{self.path} holds no complete run. Make one with: cascader fit GRAPH --out {self.path}")
+        metadata = read_json(self.path / "run.json")
+        if metadata.get("format") != FORMAT:
+            raise DataError(
+                f"{self.path} is a run of format {metadata.get('format')!r}, written by another version of cascader; "
+                f"this one reads format {FORMAT}. Fit it again: cascader fit GRAPH --out FOLDER"
+            )
+        return metadata
+
+
+def load_scorer(path: Path, tier: str, tier_hash: str) -> Scorer:
+    """Load a tier from nothing but the run's folder, as worker processes do; it must be the one they were sent for."""
+    folder = RunFolder(path)
+    if folder.tier_hash(tier) != tier_hash:
+        raise DataError(
+            f"tier {tier!r} of {path} has been trained again since (sha256 {folder.tier_hash(tier)[:12]}, expected "
+            f"{tier_hash[:12]}). Load the run again."
+        )
+    return folder.load_tier(tier, folder.load_graph())
