@@ -5,6 +5,7 @@ import json
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from cascader.serve import server
+from cascader.serve.server import _bound
 from tests.serve.conftest import server_of
 
 QUESTION = {"entity": "red", "relation": "of"}
@@ -37,10 +38,15 @@ def log(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def address(plain_folder, log):
-    """A server that wants a token, shared by the tests that leave it running."""
-    with log.open("w") as errors, server_of(plain_folder, "--token", "hush", errors=errors) as (_, address):
-        yield address
+def server(plain_folder, log):
+    """A server that wants a token, as a process and its address; the last test that uses it ends it."""
+    with log.open("w") as errors, server_of(plain_folder, "--token", "hush", errors=errors) as server:
+        yield server
+
+
+@pytest.fixture
+def address(server):
+    return server[1]
 
 
 def test_every_request_is_a_line_of_json_without_the_token(address, log):
@@ -79,12 +85,23 @@ def test_a_slow_client_keeps_nobody_waiting(address):
         connection.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_end_it_ends_well(plain_folder, number):
+def test_told_to_end_it_waits_for_slow_clients_only_so_long(server):
+    process, address = server
+    slow = begun(address, 2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 0
+    for connection in slow:
+        connection.close()
+
+
+def test_interrupted_it_ends_well_and_interrupted_again_at_once(plain_folder):
     with server_of(plain_folder) as (process, address):
         assert fetch(f"{address}/api/answer", QUESTION)[0] == 200
-        slow = begun(address, 2 if number == signal.SIGTERM else 1)
-        process.send_signal(number)
+        slow = begun(address, 2)
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):  # it gives the slow clients some seconds
+            process.wait(timeout=0.2)
+        process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 0
         for connection in slow:
             connection.close()
@@ -106,7 +123,7 @@ def test_small_answers_are_sent_at_once():
             with socket.create_connection(listener.getsockname()):
                 return await found
 
-    with server._bound("127.0.0.1", 0) as listener:
+    with _bound("127.0.0.1", 0) as listener:
         assert asyncio.run(accepted_socket_option(listener)) == 1
 
 

@@ -23,7 +23,7 @@ def test_search_then_ask(opened):
     page.get_by_role("option", name="drug C").click()
     asked(page, entity="d2", relation="treats", side="tail")
     assert page.locator("h1").inner_text() == "drug C treats ?"
-    assert page.locator("#relation optgroup").first.get_attribute("label") == "It has such facts"
+    assert page.locator("#relation optgroup").first.get_attribute("label") == "Has known facts"
     assert "known fact" in page.locator("#side-tail").inner_text()
     assert all(text.endswith("%") for text in page.locator(".probability .number").all_inner_texts())
     assert page.locator(".answer svg").count() == 10
@@ -48,7 +48,7 @@ def test_a_trace_says_what_every_tier_did_and_read(opened):
     assert first.get_by_role("button", name="Why").get_attribute("aria-expanded") == "true"
     steps = first.locator(".steps li").all_inner_texts()
     assert [step.split()[0] for step in steps] == ["kge", "dual", "cross"]
-    assert "Puts it at rank" in steps[0]
+    assert "Ranks it number" in steps[0]
     assert "score" in steps[0]
     question, answer = first.locator("blockquote").all_inner_texts()
     assert "treats" in question

@@ -1,8 +1,8 @@
-// A question as the address bar holds it, so that it can be sent, kept and reloaded.
+// A question in the address bar, so that it can be shared, bookmarked and reloaded.
 
 export const USUAL_TOP = 10;
 
-/** The question of an address: all fields are there, empty where nothing is said. */
+/** The question of an address; fields that are not given are empty. */
 export function questionOf(search) {
   const fields = new URLSearchParams(search);
   const name = fields.get("name") ?? "";
@@ -21,7 +21,7 @@ export function questionOf(search) {
   };
 }
 
-/** The address of a question; what is as usual is left out. */
+/** The address of a question, without defaults. */
 export function addressOf(question) {
   const fields = new URLSearchParams();
   if (question.isNew) {
@@ -39,12 +39,12 @@ export function addressOf(question) {
   return search ? `?${search}` : "/";
 }
 
-/** Whether two questions have the same answers to choose from, whatever is read of them. */
+/** Whether two questions differ in their options only. */
 export function asksTheSame(one, other) {
   return ["entity", "isNew", "name", "description", "relation", "side"].every((field) => one[field] === other[field]);
 }
 
-/** What the server is asked. */
+/** The body of the request. */
 export function bodyOf(question) {
   const about = question.isNew
     ? { new: { name: question.name, description: question.description } }

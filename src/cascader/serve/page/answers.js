@@ -1,14 +1,14 @@
-// The ranked answers, and why each stands where it stands.
+// The ranked answers, and why each has its rank.
 
 import { byId, element } from "./dom.js";
-import { colourOf, rankPicture } from "./picture.js";
+import { colorOf, rankPicture } from "./picture.js";
 import { count, counted, kindOf, movement, percent } from "./words.js";
 
 const SMALL = { width: 150, height: 62 };
 const LARGE = { width: 340, height: 190, left: 84, right: 30, top: 18, bottom: 34, names: true };
 const GLIDE = { duration: 350, easing: "cubic-bezier(.2, .7, .2, 1)" };
 
-/** The list; `addressOf` gives the address of the question about an entity, `more` asks for more answers. */
+/** The list; `addressOf` returns the address of the question about an entity, `more` asks for more answers. */
 export class AnswerList {
   constructor(graph, addressOf, more) {
     this.graph = graph;
@@ -16,11 +16,11 @@ export class AnswerList {
     this.places = new Map(graph.tiers.map((tier, place) => [tier.name, place]));
     this.addressOf = addressOf;
     this.more = more;
-    this.open = new Set(); // ids of the answers whose reasons are shown
+    this.open = new Set(); // ids of the answers whose explanations are open
     this.listing = byId("listing");
   }
 
-  /** Show answers; `moves` says how each has moved since the last ranking, by id. */
+  /** Show answers; `moves` says, by id, how each has moved since the last ranking. */
   show(response, moves, top) {
     const before = this.positions();
     const hadFocus = this.listing.contains(document.activeElement);
@@ -29,7 +29,7 @@ export class AnswerList {
     const list = element("ol", { class: "ranking" });
     list.append(...answers.map((answer) => this.row(answer, response, worst, moves.get(answer.id))));
     this.listing.replaceChildren(...this.around(list, response, top));
-    if (hadFocus) this.focusAt(before.size); // on the first answer that is new, where more were asked for
+    if (hadFocus) this.focusAt(before.size); // on the first new answer, if more were asked for
     this.glide(before);
   }
 
@@ -41,7 +41,7 @@ export class AnswerList {
   around(list, { answers, known, known_count: knownCount, question }, top) {
     const parts = [];
     if (answers.length > 0) parts.push(list);
-    else parts.push(element("p", { class: "note" }, "There is no answer that the graph does not know already."));
+    else parts.push(element("p", { class: "note" }, "The graph already has every possible answer."));
     if (answers.length >= top && top < 100) {
       parts.push(element("button", { type: "button", class: "quiet more", id: "more", onclick: this.more }, "More answers"));
     }
@@ -107,7 +107,7 @@ export class AnswerList {
       const tier = this.tiers.get(step.tier);
       return element(
         "li",
-        { class: colourOf(this.places.get(step.tier) ?? 0) },
+        { class: colorOf(this.places.get(step.tier) ?? 0) },
         element("p", {}, element("b", {}, step.tier), " ", element("span", { class: "kind" }, kindOf(tier))),
         element("p", {}, movement(before, step, this.graph.entity_count)),
         element("p", { class: "numbers" }, step.words.replace(`${step.tier}: `, "")),
@@ -117,7 +117,7 @@ export class AnswerList {
       "figure",
       {},
       rankPicture(answer.trace, worst, this.places, LARGE),
-      element("figcaption", {}, "Rank after each tier; the scale is logarithmic."),
+      element("figcaption", {}, "Rank after each tier, on a logarithmic scale."),
     );
     const texts = [
       ["The question, as the language models read it", read?.question],
@@ -129,7 +129,7 @@ export class AnswerList {
     ];
   }
 
-  // Movement: each answer glides from where it stood.
+  // Movement: each answer glides from its old place.
 
   positions() {
     const rows = [...this.listing.querySelectorAll(".answer")];

@@ -1,4 +1,4 @@
-// The server, as functions: each answers with JSON, or throws a Problem that a person can read.
+// The server as functions: each returns JSON, or throws a Problem with a readable message.
 
 const TOKEN = "cascader-token";
 
@@ -13,7 +13,7 @@ export class Problem extends Error {
 
 let askForToken = async () => null;
 
-/** Who is to be asked for a token when the server wants one. */
+/** Sets the function that asks for a token when the server requires one. */
 export function onMissingToken(asking) {
   askForToken = asking;
 }
@@ -25,7 +25,7 @@ export const readGraph = () => request("/api/graph");
 export const findEntities = (text, limit, signal) =>
   request(`/api/entities?${new URLSearchParams({ q: text, limit })}`, { signal });
 
-/** An entity with all that can be asked about it. */
+/** An entity with everything that can be asked about it. */
 export const readEntity = (id, signal) => request(`/api/entity?${new URLSearchParams({ id })}`, { signal });
 
 /** The answers to a question. */
@@ -35,13 +35,13 @@ async function request(path, options = {}) {
   const response = await send(path, options);
   if (response.status === 401) {
     const token = await askForToken(sessionStorage.getItem(TOKEN) !== null);
-    if (token === null) throw new Problem("This server asks for a token, and none was given.", [], 401);
+    if (token === null) throw new Problem("This server requires a token, and none was given.", [], 401);
     sessionStorage.setItem(TOKEN, token);
     return request(path, options);
   }
   const content = await response.json().catch(() => null);
   if (response.ok && content !== null) return content;
-  const message = content?.error ?? `The server answered with status ${response.status} and no explanation.`;
+  const message = content?.error ?? `The server replied with status ${response.status} and no explanation.`;
   throw new Problem(message, content?.suggestions ?? [], response.status);
 }
 
@@ -54,6 +54,6 @@ async function send(path, options) {
     return await fetch(path, { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem("The server does not answer. See whether `cascader serve` still runs, then try again.");
+    throw new Problem("The server does not answer. Check that `cascader serve` is still running, then try again.");
   }
 }

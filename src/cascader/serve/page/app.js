@@ -1,4 +1,4 @@
-// The page: an address becomes a question, the question becomes answers, each answer is an address again.
+// The page: an address is a question, a question gets answers, and each answer links to the next question.
 
 import { addressOf, asksTheSame, bodyOf, questionOf } from "./address.js";
 import { AnswerList } from "./answers.js";
@@ -8,7 +8,7 @@ import { announce, byId, element, isForBrowser, show } from "./dom.js";
 import { asJson, asTable, download } from "./downloads.js";
 import { QuestionForm } from "./form.js";
 import { describeAnchor, entitle, headline, spoken, toggleText } from "./headline.js";
-import { colourOf } from "./picture.js";
+import { colorOf } from "./picture.js";
 import { problemScreen, skeleton, startScreen, suggestion } from "./screens.js";
 import { tellTheme } from "./theming.js";
 import { askForToken } from "./token.js";
@@ -21,9 +21,9 @@ const MOST_SUGGESTIONS = 8;
 class Page {
   constructor(graph) {
     this.graph = graph;
-    this.shown = null; // {question, response} that stands on the page
-    this.asking = null; // an AbortController while an answer is awaited
-    this.entities = new Map(); // descriptions that were fetched, by what was asked for
+    this.shown = null; // the {question, response} on the page
+    this.asking = null; // an AbortController while waiting for an answer
+    this.entities = new Map(); // fetched descriptions, by id or name
     this.trail = new Trail();
     this.form = new QuestionForm(graph, (fields) => this.go({ ...this.question, ...emptyNew(fields), ...fields }));
     this.slider = new BudgetSlider(graph, (pairs) => this.go({ ...this.question, pairs }, { isSame: true }));
@@ -38,7 +38,7 @@ class Page {
     return questionOf(location.search);
   }
 
-  /** The question to go on with about another entity: the server says which relations make sense. */
+  /** The next question, about another entity: the server says which relations make sense. */
   about(entity) {
     return { ...this.question, entity, isNew: false, name: "", description: "", relation: "", side: "tail", top: STEP };
   }
@@ -64,20 +64,20 @@ class Page {
       counted(facts, "fact"),
     ].join(" · ");
     show(byId("report"), graph.has_report);
-    const places = graph.tiers.map((tier, place) => element("span", { class: `tier ${colourOf(place)}` }, tier.name));
+    const places = graph.tiers.map((tier, place) => element("span", { class: `tier ${colorOf(place)}` }, tier.name));
     byId("legend").replaceChildren("Rank after ", ...places.flatMap((each, i) => (i > 0 ? [" → ", each] : [each])));
   }
 
   // From question to answers.
 
-  /** Ask another question; one that `isSame` but for what may be read takes the place of the present one. */
+  /** Ask another question; if it `isSame` except for its options, it replaces the current history entry. */
   go(question, { isSame = false, moveFocus = false } = {}) {
     if (isSame) history.replaceState(history.state, "", addressOf(question));
     else history.pushState({ trail: this.trail.before(question) }, "", addressOf(question));
     return this.display({ moveFocus });
   }
 
-  /** A link within the page is a question: ask it without leaving. */
+  /** A link within the page is a question: ask it without reloading. */
   follow(event) {
     const link = event.target.closest("a[href]");
     if (!link || isForBrowser(event) || link.origin !== location.origin || link.pathname !== "/" || link.hash) return;
@@ -88,7 +88,7 @@ class Page {
     this.display({ moveFocus: true });
   }
 
-  /** Show what the address bar asks. */
+  /** Answer the question in the address bar. */
   async display({ moveFocus = false, preventScroll = false } = {}) {
     this.asking?.abort();
     const asking = new AbortController();
@@ -115,7 +115,7 @@ class Page {
     this.slider.set(question.pairs);
     byId("with-known").checked = question.withKnown;
     const relation = this.graph.relations.find(({ id }) => id === question.relation);
-    if (relation) headline(entity ?? question, relation, question.side); // before the answers, which may take a while
+    if (relation) headline(entity ?? question, relation, question.side); // shown early, because the answers may take a while
     const response = await answer(bodyOf(question), signal);
     if (signal.aborted) return;
     question.relation = response.question.relation.id;
@@ -124,7 +124,7 @@ class Page {
     this.present(question, response);
   }
 
-  /** The question with all that was left open; ids take the place of names. */
+  /** The question with its missing fields filled in, and ids instead of names. */
   complete(question, entity) {
     const found = { ...question, entity: entity ? entity.id : "" };
     return question.relation ? found : { ...found, ...this.form.suggested(this.shown?.question ?? question) };
@@ -149,15 +149,15 @@ class Page {
     byId("moved").textContent = isComparable ? movesInWords(moves) : "";
     this.list.show(response, moves, question.top);
     show(byId("toolbar"));
-    show(byId("with-known").parentElement, !question.isNew); // of a new entity, nothing is known
+    show(byId("with-known").parentElement, !question.isNew); // nothing is known about a new entity
     this.noteProbabilities(response);
     announce(spoken(response, isComparable ? movesInWords(moves) : ""));
   }
 
   noteProbabilities({ question, answers }) {
     const reason = question.is_new
-      ? "No probabilities: they can be learnt for entities that were trained, and not for new ones. The order stands."
-      : "No probabilities: the graph has no valid triples to learn them on. The order stands.";
+      ? "No probabilities: they are calibrated on entities of the graph, not for new ones. The ranking is still valid."
+      : "No probabilities: the graph has no valid triples to calibrate them on. The ranking is still valid.";
     byId("note").textContent = reason;
     show(byId("note"), answers.length > 0 && answers.every(({ probability }) => probability === null));
   }
@@ -170,7 +170,7 @@ class Page {
 
   wait(isSame) {
     byId("answers").setAttribute("aria-busy", "true");
-    if (isSame) return; // what is there stays, dimmed, until it is reranked
+    if (isSame) return; // the old answers stay, dimmed, until the new ranking arrives
     entitle("", document.title);
     describeAnchor("");
     announce("Looking for answers.");
@@ -186,9 +186,9 @@ class Page {
     this.shown = null;
     this.form.fill(this.question, null);
     this.trail.show();
-    entitle("Which links does the graph lack?", `${this.graph.name} – cascader`);
+    entitle("Which links are missing?", `${this.graph.name} – cascader`);
     describeAnchor(
-      "Choose an entity and a relation. Every answer says how probable it is, and what each tier made of it.",
+      "Choose an entity and a relation. Every answer comes with its probability and what each tier made of it.",
     );
     this.clear(...startScreen(this.graph, (fields) => addressOf({ ...this.question, ...fields })));
   }
@@ -196,20 +196,20 @@ class Page {
   async showProblem(error, signal) {
     const meant = await this.meant(error.suggestions ?? [], signal);
     if (signal.aborted) return;
-    if (!(error instanceof Problem)) console.error(error); // a mistake of the page itself
+    if (!(error instanceof Problem)) console.error(error); // a bug of the page itself
     this.shown = null;
     this.trail.show(false);
     if (error.status === 404) this.form.fill({ ...this.question, relation: "" }, this.entities.get(this.question.entity) ?? null);
-    entitle(error.status === 404 ? "No such name" : "That did not work", "cascader");
+    entitle(error.status === 404 ? "No such name" : "Something went wrong", "cascader");
     describeAnchor("");
     this.clear(...problemScreen(error, meant, () => this.display({ moveFocus: true })));
     announce(error.message);
     byId("answers-title").focus();
   }
 
-  /** Buttons that ask again with what the graph has; ids say little, so names and descriptions go with them. */
+  /** Buttons that ask again with a name of the graph, shown with their ids and descriptions. */
   async meant(names, signal) {
-    const isEntityKnown = this.question.isNew || this.entities.has(this.question.entity); // then it is the relation
+    const isEntityKnown = this.question.isNew || this.entities.has(this.question.entity); // then the relation is unknown
     const relation = (name) => isEntityKnown && this.graph.relations.find((each) => [each.id, each.name].includes(name));
     const described = async (name) => relation(name) || this.entity(name, signal).catch(() => ({ id: name, name }));
     const found = await Promise.all(names.slice(0, MOST_SUGGESTIONS).map(described));
@@ -220,7 +220,7 @@ class Page {
   }
 }
 
-/** A question about an entity of the graph forgets the new one. */
+/** A question about an entity of the graph drops the fields of a new one. */
 const emptyNew = (fields) => (fields.isNew ? {} : { name: "", description: "", top: STEP });
 
 async function start() {
@@ -233,7 +233,7 @@ async function start() {
     await page.display();
   } catch (error) {
     byId("answers").setAttribute("aria-busy", "false");
-    entitle("That did not work", "cascader");
+    entitle("Something went wrong", "cascader");
     byId("listing").replaceChildren(...problemScreen(error, [], () => location.reload()));
   }
 }

@@ -1,4 +1,4 @@
-// A field with a list of what was meant: the ARIA combobox pattern, where focus never leaves the field.
+// A search field with a list of matches: the ARIA combobox pattern, where focus never leaves the field.
 
 import { announce, byId, debounced, element, show } from "./dom.js";
 import { findEntities } from "./api.js";
@@ -24,7 +24,7 @@ export class EntityBox {
     this.list.addEventListener("click", (event) => this.click(event));
   }
 
-  /** What stands in the field. */
+  /** The text in the field. */
   get text() {
     return this.field.value.trim();
   }
@@ -52,12 +52,12 @@ export class EntityBox {
     this.active = -1;
     this.field.removeAttribute("aria-activedescendant");
     if (entities.length === 0) {
-      this.say(`Nothing in the graph is called “${this.text}”.`);
+      this.say(`Nothing in the graph matches “${this.text}”.`);
       return;
     }
     this.list.replaceChildren(...entities.map(option));
     if (total > entities.length) {
-      this.list.append(element("li", { class: "more", role: "presentation" }, `${count(total - entities.length)} more: go on typing`));
+      this.list.append(element("li", { class: "more", role: "presentation" }, `${count(total - entities.length)} more: keep typing`));
     }
     this.list.scrollTop = 0;
     this.expand(true);

@@ -1,11 +1,11 @@
-// Building blocks. Text goes in as text nodes: whatever a graph holds, it is never read as markup.
+// Building blocks. Text becomes text nodes, so nothing in a graph is ever parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /** The element of the page with this id. */
 export const byId = (id) => document.getElementById(id);
 
-/** A new element; properties that start with "on" listen, `class` and `data-…`/`aria-…` are attributes. */
+/** A new element; properties that start with "on" are listeners, `class` and `data-…`/`aria-…` are attributes. */
 export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -30,12 +30,12 @@ export function show(target, isShown = true) {
   target.hidden = !isShown;
 }
 
-/** Say something to those who listen to the page. */
+/** Announce something to screen readers. */
 export function announce(text) {
   byId("status").textContent = text;
 }
 
-/** Call `action` when nothing new has come for a while. */
+/** Call `action` once there have been no calls for a while. */
 export function debounced(action, milliseconds) {
   let timer = 0;
   return (...values) => {
@@ -44,5 +44,5 @@ export function debounced(action, milliseconds) {
   };
 }
 
-/** Whether this click should be left to the browser: a new tab, a new window, a download. */
+/** Whether to leave a click to the browser: a new tab, a new window, a download. */
 export const isForBrowser = (event) => event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || event.button > 0;

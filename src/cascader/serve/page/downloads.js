@@ -1,4 +1,4 @@
-// Answers as files, made in the browser; the columns are those of `cascader predict`.
+// Answers as files, made in the browser, with the same columns as `cascader predict`.
 
 /** The answers as a table. */
 export function asTable({ question, answers }) {
@@ -25,10 +25,10 @@ export function asTable({ question, answers }) {
 
 const cell = (value) => (value === null ? "" : String(value).replace(/\s+/g, " "));
 
-/** All that the server said, with the address that asks it again. */
+/** The whole response, with the address that asks the question again. */
 export const asJson = (response) => `${JSON.stringify({ address: location.href, ...response }, null, 2)}\n`;
 
-/** Hand a text over as a file. */
+/** Download a text as a file. */
 export function download(response, text, suffix, type) {
   const { anchor, relation, side } = response.question;
   const words = side === "tail" ? [anchor.name, relation.name] : [relation.name, anchor.name];

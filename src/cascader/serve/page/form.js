@@ -1,4 +1,4 @@
-// The question as a form: what it is about, the relation, and the side that is asked for.
+// The question as a form: the entity, the relation, and the side to predict.
 
 import { byId, element, show } from "./dom.js";
 import { EntityBox } from "./combobox.js";
@@ -9,8 +9,8 @@ export class QuestionForm {
   constructor(graph, ask) {
     this.graph = graph;
     this.ask = ask;
-    this.entity = null; // as the server describes it; null: none is chosen, or it is new
-    this.options = []; // (relation, side) that can be asked, the sensible ones first
+    this.entity = null; // as the server describes it; null if none is chosen or it is new
+    this.options = []; // each (relation, side) that can be asked, the most sensible first
     this.box = new EntityBox((entity) => this.ask({ entity: entity.id, isNew: false, relation: "" }));
     this.form = byId("question");
     this.relation = byId("relation");
@@ -26,7 +26,7 @@ export class QuestionForm {
     return this.form.elements.about.value === "new";
   }
 
-  /** Show a question that came from elsewhere: an address, a link, a step back. */
+  /** Show a question from elsewhere: an address, a link, the history. */
   fill(question, entity) {
     this.form.elements.about.value = question.isNew ? "new" : "graph";
     this.entity = entity;
@@ -54,7 +54,7 @@ export class QuestionForm {
     const radio = [...this.form.elements.about].find((each) => each.value === "new");
     if (this.graph.reads_new) return;
     radio.disabled = true;
-    radio.parentElement.title = "This run has no tier that could read the text of a new entity.";
+    radio.parentElement.title = "This run has no tier that can read the text of a new entity.";
   }
 
   changeAbout() {
@@ -113,7 +113,7 @@ export class QuestionForm {
     else if (this.entity && this.box.text === this.entity.name) this.askAgain();
     else {
       this.box.close();
-      this.ask({ entity: this.box.text, isNew: false, relation: "" }); // by name: the server knows whether it is one
+      this.ask({ entity: this.box.text, isNew: false, relation: "" }); // by name: the server resolves it
     }
   }
 
@@ -127,7 +127,7 @@ export class QuestionForm {
     } else this.ask(this.fields());
   }
 
-  /** After a change of relation or side: what it is about must be known already. */
+  /** Ask again after a change of relation or side, if there is an entity. */
   askAgain() {
     if (this.isNew ? byId("new-name").value.trim() : this.entity) this.ask(this.fields());
   }
@@ -145,13 +145,13 @@ function everyOption(graph) {
   return ordered.flatMap(({ id, name }) => ["tail", "head"].map((side) => ({ id, name, side, facts: 0, share: 0 })));
 }
 
-/** Each relation once, where its more sensible side stands. */
+/** Each relation once, in the group of its more sensible side. */
 function groups(options) {
   const firsts = options.filter((option, place) => options.findIndex((other) => other.id === option.id) === place);
   const parts = [
-    ["It has such facts", firsts.filter(({ facts }) => facts > 0)],
-    ["Its kind has such facts", firsts.filter(({ facts, share }) => facts === 0 && share > 0)],
-    ["All other relations", firsts.filter(({ facts, share }) => facts === 0 && share === 0)],
+    ["Has known facts", firsts.filter(({ facts }) => facts > 0)],
+    ["Similar entities have facts", firsts.filter(({ facts, share }) => facts === 0 && share > 0)],
+    ["Other relations", firsts.filter(({ facts, share }) => facts === 0 && share === 0)],
   ].filter(([, members]) => members.length > 0);
   const listed = (members) => members.map(({ id, name }) => element("option", { value: id, "data-name": name }, name));
   if (parts.length === 1) return listed(parts[0][1]);

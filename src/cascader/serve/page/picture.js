@@ -6,8 +6,8 @@ import { count } from "./words.js";
 const SERIES = 6;
 const AXIS = 34; // between the numbers of the scale and the first dot
 
-/** The class that gives a tier its colour, the same as in the report. */
-export const colourOf = (place) => `series-${place % SERIES}`;
+/** The class that gives a tier its color, the same as in the report. */
+export const colorOf = (place) => `series-${place % SERIES}`;
 
 /** A line of dots, one for each tier, each with its rank; `worst` is the rank at the bottom. */
 export function rankPicture(trace, worst, places, size) {
@@ -30,7 +30,7 @@ export function rankPicture(trace, worst, places, size) {
   picture.append(drawn("polyline", { points: points.map(({ x, y }) => `${x},${y}`).join(" "), class: "climb" }));
   for (const point of points) {
     const isHigh = point.y < height / 2;
-    const look = `${colourOf(places.get(point.tier) ?? 0)}${point.pruned ? " unread" : ""}`;
+    const look = `${colorOf(places.get(point.tier) ?? 0)}${point.pruned ? " unread" : ""}`;
     picture.append(drawn("circle", { cx: point.x, cy: point.y, r: names ? 4.5 : 3.5, class: look }));
     picture.append(label(point.x, point.y + (isHigh ? 15 : -8), count(point.rank), "middle", ""));
     if (names) picture.append(label(point.x, height - 2, point.tier, "middle", "soft"));

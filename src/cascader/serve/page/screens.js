@@ -1,9 +1,9 @@
-// What stands in place of answers: the beginning, a wait, a problem.
+// What is shown instead of answers: the start, waiting, a problem.
 
 import { Problem } from "./api.js";
 import { element } from "./dom.js";
 import { phrase } from "./headline.js";
-import { colourOf } from "./picture.js";
+import { colorOf } from "./picture.js";
 import { counted, kindOf } from "./words.js";
 
 /** Questions to start with, and the tiers that will answer them. */
@@ -13,26 +13,26 @@ export function startScreen(graph, addressOf) {
     return element("li", {}, element("a", { href: address }, ...phrase(entity, relation, side)));
   });
   return [
-    ...(examples.length > 0 ? [element("h2", {}, "For example"), element("ul", { class: "examples" }, ...examples)] : []),
-    element("h2", {}, "The tiers of this run, from the quick one to the one that reads most closely"),
+    ...(examples.length > 0 ? [element("h2", {}, "Examples"), element("ul", { class: "examples" }, ...examples)] : []),
+    element("h2", {}, "The tiers of this run, from fastest to most thorough"),
     element("ol", { class: "tiers" }, ...graph.tiers.map(tierLine)),
   ];
 }
 
 function tierLine(tier, place) {
   const kind = element("span", { class: "kind" }, `${kindOf(tier)}, ${counted(tier.parameters, "parameter")}`);
-  return element("li", {}, element("span", { class: `tier ${colourOf(place)}` }, tier.name), " ", kind);
+  return element("li", {}, element("span", { class: `tier ${colorOf(place)}` }, tier.name), " ", kind);
 }
 
-/** What went wrong, and what may have been meant, or else a way to try again. */
+/** What went wrong, with suggestions or a way to try again. */
 export function problemScreen(error, meant, again) {
   const text = error instanceof Problem ? error.message : `The page failed: ${error.message}`;
   const message = element("p", { class: "problem" }, text);
-  if (meant.length > 0) return [message, element("h2", {}, "Did you mean"), element("ul", { class: "meant" }, ...meant)];
+  if (meant.length > 0) return [message, element("h2", {}, "Did you mean:"), element("ul", { class: "meant" }, ...meant)];
   return [message, element("button", { type: "button", class: "quiet", onclick: again }, "Try again")];
 }
 
-/** Something that may have been meant; an id says little, so that name and description go with it. */
+/** A suggestion, with its id and description. */
 export function suggestion({ id, name, description }, ask) {
   return element(
     "li",
@@ -43,7 +43,7 @@ export function suggestion({ id, name, description }, ask) {
   );
 }
 
-/** Rows that say: something is coming. */
+/** Placeholder rows. */
 export function skeleton(rows = 6) {
   const parts = () => ["place", "what", "probability", "picture"].map((part) => element("span", { class: part }));
   const bone = () => element("li", { class: "answer bone" }, element("div", { class: "line" }, ...parts()));

@@ -1,4 +1,4 @@
-// Light and dark: the machine's choice, until the button is used.
+// Light and dark: the system's theme until the button is used.
 
 import { byId } from "./dom.js";
 
@@ -10,7 +10,7 @@ const isDark = () => {
   return chosen ? chosen === "dark" : machine.matches;
 };
 
-/** Let the button say and change which theme holds. */
+/** Make the button show and change the theme. */
 export function tellTheme() {
   const button = byId("theme");
   const tell = () => {
@@ -24,7 +24,7 @@ export function tellTheme() {
     try {
       localStorage.setItem(KEY, theme);
     } catch {
-      // Storage may be forbidden: then the choice lasts as long as the page.
+      // Storage may be blocked: then the choice lasts as long as the page.
     }
     tell();
   });

@@ -1,10 +1,10 @@
-// The prompt for a token, one at a time however many requests want it.
+// The prompt for a token: one at a time, however many requests need it.
 
 import { byId } from "./dom.js";
 
 let asked = null;
 
-/** The token that was typed, or null. */
+/** The token that the user typed, or null. */
 export function askForToken(wasWrong) {
   asked ??= prompt(wasWrong).finally(() => {
     asked = null;

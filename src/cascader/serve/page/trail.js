@@ -1,4 +1,4 @@
-// The way through the graph: each entity that was asked about, kept with the history entry that shows it.
+// The trail through the graph: each entity that was asked about, stored with its history entry.
 
 import { addressOf } from "./address.js";
 import { byId, element, show } from "./dom.js";
@@ -6,18 +6,18 @@ import { byId, element, show } from "./dom.js";
 const LONGEST = 12;
 
 export class Trail {
-  /** The crumbs of the present history entry: {about, name, address}. */
+  /** The crumbs of the current history entry: {about, name, address}. */
   get crumbs() {
     return history.state?.trail ?? [];
   }
 
-  /** The crumbs for a question to come: if it is about something else, the present ones are its past. */
+  /** The crumbs before the next question: the current ones, unless it is about the same entity. */
   before(question) {
     const { crumbs } = this;
     return crumbs.at(-1)?.about === aboutOf(question) ? crumbs.slice(0, -1) : crumbs;
   }
 
-  /** The crumbs up to one of them, without it: it is asked again. */
+  /** The crumbs before one of them, which is about to be asked again. */
   until(place) {
     return this.crumbs.slice(0, place);
   }
@@ -28,7 +28,7 @@ export class Trail {
     return [...this.before(question), crumb].slice(-LONGEST);
   }
 
-  /** Show the crumbs; the last one is what the page is about, unless that has failed. */
+  /** Show the crumbs; the last one is the current page, unless its question failed. */
   show(isThere = true) {
     const { crumbs } = this;
     const last = isThere ? crumbs.length - 1 : crumbs.length;

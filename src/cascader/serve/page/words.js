@@ -1,6 +1,6 @@
-// How numbers and questions are said.
+// Numbers and questions as text.
 
-const whole = new Intl.NumberFormat("en-GB");
+const whole = new Intl.NumberFormat("en-US");
 
 /** 4,699 */
 export const count = (value) => whole.format(value);
@@ -8,7 +8,7 @@ export const count = (value) => whole.format(value);
 /** "1 pair", "20 pairs" */
 export const counted = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
 
-/** A probability for people: "43.2 %", "< 0.1 %", "–" where there is none. */
+/** A probability: "43.2 %", "< 0.1 %", or "–" if there is none. */
 export function percent(probability) {
   if (probability === null || probability === undefined) return "–";
   if (probability < 0.001) return "< 0.1 %";
@@ -25,13 +25,13 @@ export function seconds(value) {
 /** An MRR: "0.487". */
 export const share = (value, digits = 3) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 
-/** As many digits as tell neighbors apart, within reason. */
+/** Enough digits to tell neighbors apart, within reason. */
 export function digitsFor(values) {
   const isTelling = (digits) => values.every((value, i) => i === 0 || share(value, digits) !== share(values[i - 1], digits));
   return [3, 4].find(isTelling) ?? 5;
 }
 
-/** The two ends of a question with "?" at the one that is asked for. */
+/** The two ends of a question, with "?" for the one to predict. */
 export const ends = (anchor, side) => (side === "tail" ? [anchor, "?"] : ["?", anchor]);
 
 /** "aspirin treats ?" */
@@ -42,14 +42,14 @@ export function sentence(anchor, relation, side) {
 
 const KINDS = { DualEncoder: "dual encoder", CrossEncoder: "cross encoder" };
 
-/** What a tier's kind of model is called. */
+/** The name of a tier's kind of model. */
 export const kindOf = (tier) => (tier ? (KINDS[tier.kind] ?? tier.kind) : "");
 
-/** How a rank has moved, in words; `before` is null for the first tier. */
+/** How a rank has changed; `before` is null for the first tier. */
 export function movement(before, step, entityCount) {
-  if (before === null) return `Puts it at rank ${count(step.rank)} of ${count(entityCount)}.`;
+  if (before === null) return `Ranks it number ${count(step.rank)} of ${count(entityCount)}.`;
   if (step.pruned) {
-    const where = step.rank === before ? "stays at" : "is now at";
+    const where = step.rank === before ? "stays at" : "moves to";
     return `Did not read it (${step.pruned}); it ${where} rank ${count(step.rank)}.`;
   }
   if (step.rank < before) return `Lifts it from rank ${count(before)} to ${count(step.rank)}.`;
