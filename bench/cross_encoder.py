@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from cascader.models.text.int8 import UpperLayers
 
 from cascader.cascade import TopK
 from cascader.datasets import load_graph
@@ -29,7 +28,7 @@ from cascader.errors import SettingsError
 from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models.embeddings import ComplEx, preset
 from cascader.models.text import CrossEncoder
-from cascader.models.text.precision import in_int8
+from cascader.models.text.precision import UpperLayers, in_int8
 from cascader.models.text.texts import phrase_of, text_of
 from cascader.runs import finish_run, is_finished, keep_graph, keep_tier, load_tier, tier_folder
 from cascader.storage import read_json
@@ -77,7 +76,7 @@ class Job:
     def cross_encoder(self, run: str, precision: str) -> CrossEncoder:
         """A run's cross encoder, computing as told, whatever it was saved with."""
         cross: CrossEncoder = load_tier(self.runs[run], "cross", self.kg)
-        layers = UpperLayers(cross._reader.upper, cross._head).eval()
+        layers = UpperLayers(cross._encoder.upper, cross._head).eval()
         cross._layers = in_int8(layers, cross._base.width) if precision == "int8" else layers
         return cross
 

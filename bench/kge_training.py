@@ -18,7 +18,7 @@ import torch
 import cascader
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models.embeddings import EMBEDDINGS
-from cascader.models.embeddings.training import Training
+from cascader.models.embeddings.training import EmbeddingTraining
 from measuring import in_own_process, median, report
 
 DIMENSION = 128
@@ -33,7 +33,7 @@ def ours(model: str, kg: KnowledgeGraph) -> dict[str, float]:
     """Our seconds for an epoch."""
     loss = "k-vs-all" if model == "complex" else "negative-sampling"
     settings = {"dim": DIMENSION, "batch_size": BATCH, "negatives": NEGATIVES, "regularizer": "none"}
-    training = Training(EMBEDDINGS[model](loss=loss, **settings), kg)
+    training = EmbeddingTraining(EMBEDDINGS[model](loss=loss, **settings), kg)
     training.train_epoch(1)
     started = time.perf_counter()
     for epoch in range(EPOCHS):

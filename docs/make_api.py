@@ -7,21 +7,32 @@ import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import cascader
 from cascader.models.embeddings.embedding import Embedding
 from cascader.models.embeddings.settings import EmbeddingSettings
 from cascader.models.settings import Settings
 from cascader.models.text.settings import CrossSettings, DualSettings
-from cascader.models.text.text_model import LanguageTier
+from cascader.models.text.text_model import TextModel
 
 PAGE = Path(__file__).with_name("api.md")
 _EMBEDDINGS, _LANGUAGE_MODELS = "Tier 1: embeddings", "Tiers 2 and 3: language models"
 #: The public names of each chapter, in the order of the page.
 CHAPTERS = {
     "Graphs": ("load_graph", "save_graph", "graph_from_frames", "Split", "KnowledgeGraph", "Entity", "Relation"),
-    "Runs and predictions": ("Run", "load_run", "save_run", "Prediction", "Verdict", "to_frame"),
+    "Runs and predictions": (
+        "fit",
+        "Run",
+        "load_run",
+        "save_run",
+        "Predictor",
+        "Predictions",
+        "Prediction",
+        "Verdict",
+        "Event",
+        "to_frame",
+    ),
     "Evaluation": ("evaluate", "Evaluation", "Metrics", "compare", "Comparison"),
     _EMBEDDINGS: ("ComplEx", "RESCAL", "RotatE", "TransE"),
     "Embeddings trained elsewhere": ("read_embedding", "PyKEENScorer"),
@@ -29,7 +40,8 @@ CHAPTERS = {
     "The cascade": ("Cascade", "Alpha", "Fusion"),
     "Pruners": ("TopK", "StaticTopK", "DynamicTopK", "BudgetedTopK", "ConformalTopK"),
     "Tuning and budgets": ("tune", "tune_alpha", "Budget"),
-    "A scorer of your own": ("Scorer", "Queries", "Candidates", "KnownAnswers", "Side", "Frequency", "LocalEngine"),
+    "A tier of your own": ("Model", "register", "Scorer", "Queries", "Candidates", "KnownAnswers", "Side", "Frequency"),
+    "Where work runs": ("LocalEngine",),
     "Errors": (
         "CascaderError",
         "DataError",
@@ -43,7 +55,7 @@ CHAPTERS = {
     ),
 }
 #: What all models of a chapter can do, described once at its end.
-BASES = {_EMBEDDINGS: Embedding, _LANGUAGE_MODELS: LanguageTier}
+BASES = {_EMBEDDINGS: Embedding, _LANGUAGE_MODELS: TextModel}
 SETTINGS = {_EMBEDDINGS: [EmbeddingSettings], _LANGUAGE_MODELS: [DualSettings, CrossSettings]}
 OPENING = """# The API
 
@@ -98,6 +110,8 @@ def _call(name: str, node: ast.FunctionDef) -> str:
 
 def _constructor(thing: type) -> str:
     """The signature of a class: of its __init__, or the fields of a dataclass or named tuple."""
+    if "__signature__" in vars(thing):  # a model: its settings are keywords
+        return f"{thing.__name__}{inspect.signature(thing)}"
     for base in thing.__mro__[:-1]:
         if base.__module__.startswith("cascader"):
             node = _definition(base)
@@ -162,12 +176,11 @@ def _text(thing: Any) -> str:  # noqa: ANN401 - a class or a function
 def _settings(settings: type[Settings]) -> str:
     """The settings of a model as a table: name, type, default and comment."""
     lines = inspect.getsource(settings).splitlines()
-    rows = []
+    rows, kinds = [], settings.kinds()
     for field in dataclasses.fields(settings):
         line = next(line for line in lines if line.strip().startswith(f"{field.name}:"))
         said = line.partition("#:")[2].strip()
-        named = line.partition(":")[2].partition("=")[0].strip()
-        kind = ", ".join(map(str, settings.choices[field.name])) if field.name in settings.choices else named
+        kind = ", ".join(map(str, get_args(kinds[field.name]))) or kinds[field.name].__name__
         rows.append(f"| `{field.name}` | {kind} | `{field.default!r}` | {said} |")
     return (
         f"### Settings: {settings.__name__}\n\n{_text(settings)}\n| name | kind | default | |\n|---|---|---|---|\n"
