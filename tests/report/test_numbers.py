@@ -98,7 +98,7 @@ def test_a_larger_budget_is_never_worse_and_never_exceeded(analyses):
 
 
 def test_the_tuned_weights_give_the_figure_that_tuning_found(analyses, material):
-    found = analyses["reweighting"]
+    found = analyses["weights"]
     whole = ReportInputs(**material, seed=0)
     best = whole.best_joined().cascade
     expected = mean_reciprocal_rank(best, whole.queries, whole.filter)
@@ -113,7 +113,7 @@ def test_other_weights_give_what_a_cascade_with_them_gives(analyses, material, n
     last = cascade.tiers[-1]
     changed = Cascade(cascade.first, cascade.tiers[:-1])
     changed = changed.then(last.scorer, alpha=alpha, keep=last.keep, fusion=last.fusion)
-    found = analyses["reweighting"]
+    found = analyses["weights"]
     figure = mean_reciprocal_rank(changed, whole.queries, whole.filter)
     assert found["rows"][found["best"]][name] == pytest.approx(figure, abs=1e-6)
 
@@ -223,7 +223,7 @@ def test_tiers_that_score_everyone_are_weighed_too(material):
     kg, scorers = material["kg"], {name: material["scorers"][name] for name in ("kge", "frequency")}
     tuned = TuningResult(tuple(trial for trial in material["tuned"].trials if "cross" not in trial.tiers))
     found = analyze(kg, scorers, tuned, [], {})
-    assert found["reweighting"]["later"] == "frequency"
+    assert found["weights"]["later"] == "frequency"
     assert "No tier of this run reads pairs" in found["budgets"]["skipped"]
     assert "skipped" not in found["margins"]
 

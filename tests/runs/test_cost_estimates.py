@@ -10,8 +10,8 @@ from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
 from cascader.models.embeddings import ComplEx
 from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.models.text.base_model import load_base_model
+from cascader.models.text.dry_run import BlankEncoder
 from cascader.models.text.texts import GraphTexts
-from cascader.models.text.timing import BlankEncoder
 from cascader.runs import MeasuredCosts
 
 

@@ -104,7 +104,7 @@ def _label(role: str) -> str:
     return f"the frame of {role}"
 
 
-def _values(column: Any) -> list[Any]:  # noqa: ANN401 - a column of any library
+def _values(column: Iterable[Any]) -> list[Any]:
     """Plain Python values, with None for each of the ways in which pandas marks a missing one."""
     values = column.tolist() if hasattr(column, "tolist") else list(column)
     if not hasattr(column, "isna"):

@@ -274,7 +274,7 @@ def _check_metrics(path: Path, saved: Mapping[str, Any], ranks: GoldRanks) -> No
 
 def _read_slices(
     path: Path,
-    saved: Any,  # noqa: ANN401 - whatever the JSON file has
+    saved: object,
     recomputed: Mapping[str, Mapping[str, Metrics]],
 ) -> dict[str, Mapping[str, Metrics]]:
     """The metrics of each slice: recomputed and checked if the ranks suffice, otherwise as saved."""

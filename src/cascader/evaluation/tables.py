@@ -40,7 +40,7 @@ def _row(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _training_seconds(about: Any) -> float | None:  # noqa: ANN401 - whatever the JSON file has
+def _training_seconds(about: object) -> float | None:
     """The total training time of all parts of a result, including preparation."""
     if not isinstance(about, dict):
         return None

@@ -33,7 +33,13 @@ _MAY_GROW = ("epochs", "rounds", "patience")
 class Model(Scorer, Protocol):
     """A tier: a scorer that can be fitted to a graph, saved and loaded.
 
-    A class of your own need not inherit anything: `cascader.models.registry.register` checks that it has all of this.
+    A class of your own need not inherit anything: `register` checks that it has all of this, and names what is missing.
+
+    >>> from cascader import Frequency, KnowledgeGraph
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "pain")])
+    >>> model: Model = Frequency().fit(kg)
+    >>> model.name, model.tier, model.reads_pairs, model.needs_texts
+    ('frequency', 'frequency', False, False)
     """
 
     name: ClassVar[str]  #: the kind of model: "complex", "dual", "cross", "frequency"

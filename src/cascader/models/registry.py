@@ -38,21 +38,29 @@ _METHODS = {
 AnyModel = TypeVar("AnyModel", bound=type[Model])
 
 
-def register(cls: AnyModel) -> AnyModel:
+def register(model: AnyModel) -> AnyModel:
     """Add a kind of model under its `name`, after checking that it keeps the contract of `Model`.
 
-    It can be used as a decorator. Afterwards `model_class` and `load_model` know the name, so a run can have a tier of
-    that kind.
+    It can be used as a decorator. Afterwards a run can have a tier of that kind, which is fitted, saved, loaded, served
+    and reported like any other.
+
+    >>> from cascader import Frequency, register
+    >>> @register
+    ... class Popularity(Frequency):
+    ...     "Frequency under another name."
+    ...     name = tier = "popularity"
+    >>> model_class("popularity")()
+    Popularity()
     """
-    problems = contract_violations(cls)
+    problems = contract_violations(model)
     if problems:
-        raise SettingsError(f"{cls.__name__} cannot be registered as a model: {'; '.join(problems)}.")
-    taken = _REGISTERED.get(cls.name)
-    if cls.name in _BUILT_IN or (taken is not None and _path(taken) != _path(cls)):
-        owner = _BUILT_IN.get(cls.name) or _path(_REGISTERED[cls.name])
-        raise SettingsError(f"{cls.__name__} is named {cls.name!r}, but {owner} is already. Choose another name.")
-    _REGISTERED[cls.name] = cls
-    return cls
+        raise SettingsError(f"{model.__name__} cannot be registered as a model: {'; '.join(problems)}.")
+    taken = _REGISTERED.get(model.name)
+    if model.name in _BUILT_IN or (taken is not None and _path(taken) != _path(model)):
+        owner = _BUILT_IN.get(model.name) or _path(_REGISTERED[model.name])
+        raise SettingsError(f"{model.__name__} is named {model.name!r}, but {owner} is already. Choose another name.")
+    _REGISTERED[model.name] = model
+    return model
 
 
 def model_names() -> tuple[str, ...]:

@@ -52,11 +52,11 @@ def _hints(settings: type[Settings]) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(settings)}
 
 
-def _bare(hint: Any) -> Any:  # noqa: ANN401 - types are values of any type
+def _bare(hint: object) -> Any:  # noqa: ANN401 - types are values of any type
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
-def _check(name: str, value: object, hint: Any) -> None:  # noqa: ANN401 - as above
+def _check(name: str, value: object, hint: object) -> None:
     """Check one value against the annotation of its field."""
     kind = _bare(hint)
     if get_origin(kind) is Literal and value not in get_args(kind):

@@ -15,7 +15,7 @@ def skipped(reason: str) -> dict[str, str]:
     return {"skipped": reason}
 
 
-def jsonable(value: Any) -> Any:  # noqa: ANN401 - anything that JSON can hold once NumPy's types are gone
+def jsonable(value: object) -> Any:  # noqa: ANN401 - anything that JSON can hold once NumPy's types are gone
     """Convert NumPy values to plain Python with six significant digits; NaN and infinity become None.
 
     >>> jsonable({"mrr": np.float64(0.123456789), "k": [np.int64(3), np.inf]})

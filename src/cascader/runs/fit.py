@@ -1,10 +1,12 @@
 """From a graph to a run: train the tiers one after the other, tune their cascade on valid, calibrate it."""
 
+import shutil
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 from cascader.cascade import Cascade
@@ -69,8 +71,19 @@ def fit(
     with listening(on_event):
         if out is not None:
             return fit_requested(request, RunFolder(out))
-        temporary = TemporaryDirectory(prefix="cascader-run-")
-        return replace(fit_requested(request, RunFolder(temporary.name)), temporary=temporary)
+        return _fit_for_now(request)
+
+
+def _fit_for_now(request: FitRequest) -> Run:
+    """A run in a temporary folder, which goes when the run does."""
+    path = mkdtemp(prefix="cascader-run-")
+    try:
+        run = fit_requested(request, RunFolder(path))
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    weakref.finalize(run, shutil.rmtree, path, ignore_errors=True)
+    return run
 
 
 def fit_requested(request: FitRequest, folder: RunFolder) -> Run:

@@ -74,7 +74,13 @@ class Prediction:
 
 @dataclass(frozen=True, repr=False)
 class Predictions(Sequence[Prediction]):
-    """The answers to one question, best first, and what they cost."""
+    """The answers to one question, best first, and what they cost.
+
+    >>> aspirin, treats, pain = Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain")
+    >>> found = Prediction(aspirin, treats, "tail", pain, rank=1, probability=0.7, score=4.2, is_known=False, trace=())
+    >>> Predictions((found,), pairs=5)
+    [Prediction(1. pain, 70.0 %)]
+    """
 
     predictions: tuple[Prediction, ...]
     pairs: int = 0  # that were asked for, whether they were read now or came from a store

@@ -2,10 +2,9 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from cascader.tuning import READ_TOP, Budget, Plan, TuningResult, load_tuned, sa
 from cascader.tuning.calibration import Calibration, calibrate, hash_of_cascade, load_calibration, save_calibration
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A finished run, as it stands in its folder.
 
@@ -52,7 +51,6 @@ class Run:
     kg: KnowledgeGraph
     tiers: Mapping[str, Model]
     metadata: Mapping[str, Any]
-    temporary: TemporaryDirectory[str] | None = field(default=None, compare=False)  # that goes with the run
 
     def __repr__(self) -> str:
         return f"Run({self.kg.name}, {', '.join(f'{tier}: {model.name}' for tier, model in self.tiers.items())})"

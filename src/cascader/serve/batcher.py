@@ -47,7 +47,7 @@ class Batcher:
         self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
         self._thread.start()
 
-    def submit(self, key: Hashable, item: Any) -> Future[Any]:  # noqa: ANN401 - whatever `work` understands
+    def submit(self, key: Hashable, item: object) -> Future[Any]:
         """Queue an item; cancel the future if the answer is no longer wanted."""
         if self._is_closing.is_set():
             raise _closing_error()

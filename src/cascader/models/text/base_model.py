@@ -4,7 +4,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,14 @@ from cascader.storage import replaced_folder
 
 #: 23 million parameters, six layers of width 384; it comes as a Python package, so that no hub is needed.
 DEFAULT_BASE = "all-MiniLM-L6-v2"
+
+
+class Layer(Protocol):
+    """A layer of the BERT family, by the parts that we call one by one."""
+
+    attention: Any
+    intermediate: Any
+    output: Any
 
 
 @dataclass(frozen=True)

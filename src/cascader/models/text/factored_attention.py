@@ -7,7 +7,6 @@ layer itself, up to rounding.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from cascader.graph import IntArray
+from cascader.models.text.base_model import Layer
 from cascader.models.text.split_encoder import States, padded, token_batches
 
 _TOKENS_AT_ONCE = 8192
@@ -32,7 +32,7 @@ class PartialAttention:
         return PartialAttention(self.log_mass.index_select(0, lookups), self.context.index_select(0, lookups))
 
 
-def attend_once(layer: Any, cls: Tensor, states: States, texts: IntArray, segment: Tensor) -> PartialAttention:  # noqa: ANN401
+def attend_once(layer: Layer, cls: Tensor, states: States, texts: IntArray, segment: Tensor) -> PartialAttention:
     """Attend from each [CLS], whose states are (lookups, width), to one of `texts`.
 
     `layer` is of the BERT family; `segment` is the embedding that is added to each token of the texts.
@@ -50,7 +50,7 @@ def attend_once(layer: Any, cls: Tensor, states: States, texts: IntArray, segmen
     return together.of(back)
 
 
-def _attend_once(layer: Any, queries: Tensor, states: States, texts: IntArray, segment: Tensor) -> PartialAttention:  # noqa: ANN401
+def _attend_once(layer: Layer, queries: Tensor, states: States, texts: IntArray, segment: Tensor) -> PartialAttention:
     attention, heads = layer.attention.self, queries.shape[1]
     counts = states.counts[texts]
     longest = int(counts.max())
@@ -67,7 +67,7 @@ def _attend_once(layer: Any, queries: Tensor, states: States, texts: IntArray, s
     return PartialAttention(log_mass, context)
 
 
-def merge(layer: Any, cls: Tensor, partial: list[PartialAttention]) -> Tensor:  # noqa: ANN401 - a layer, as above
+def merge(layer: Layer, cls: Tensor, partial: list[PartialAttention]) -> Tensor:
     """The state of [CLS] after the layer, (pairs, width), from its attention to each segment.
 
     `cls` is its state before the layer, (pairs, width); every segment has one lookup for each pair.

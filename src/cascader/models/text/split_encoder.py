@@ -7,7 +7,6 @@ remains is one vector per text.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from cascader.errors import SettingsError
 from cascader.graph import IntArray
 from cascader.graph.candidates import offsets_of
-from cascader.models.text.base_model import BaseModel
+from cascader.models.text.base_model import BaseModel, Layer
 from cascader.models.text.texts import Tokens
 from cascader.progress import progress
 
@@ -134,7 +133,7 @@ def encode_cls(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
     return _encode_cls(layers[-1], run_layers(layers[:-1], states, mask), mask)
 
 
-def _encode_cls(layer: Any, states: Tensor, mask: Tensor) -> Tensor:  # noqa: ANN401 - a layer of the BERT family
+def _encode_cls(layer: Layer, states: Tensor, mask: Tensor) -> Tensor:
     attention, first = layer.attention.self, states[:, :1]
     query, key, value = (
         project(read).unflatten(2, (attention.num_attention_heads, -1)).transpose(1, 2)  # (texts, heads, tokens, ·)

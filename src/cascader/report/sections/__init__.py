@@ -16,9 +16,9 @@ from cascader.report.sections import (
     margins,
     pareto,
     reliability,
-    reweighting,
     slices,
     tiers,
+    weights,
 )
 
 __all__ = ["SECTIONS", "compute_sections", "write_sections"]
@@ -44,7 +44,7 @@ _MODULES: tuple[SectionModule, ...] = (
     main_table,
     pareto,
     budgets,
-    reweighting,
+    weights,
     margins,
     correlations,
     distributions,

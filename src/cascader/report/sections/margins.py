@@ -13,7 +13,7 @@ from cascader.report.jsonable import pearson, skipped
 from cascader.report.plots import Chart, Series
 from cascader.report.pruners import describe_pruner
 from cascader.report.section import Figure, Numbers, Section, Table, coefficient_text, joined
-from cascader.report.sections.reweighting import EQUAL_WEIGHTS
+from cascader.report.sections.weights import EQUAL_WEIGHTS
 
 TITLE = "Margins and ranks"
 #: The lowest gold rank of each group, in the steps of hits@k.

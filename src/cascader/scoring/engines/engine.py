@@ -16,7 +16,7 @@ class Call:
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
 
-    def __call__(self, *more: Any) -> Any:  # noqa: ANN401 - whatever the function gives
+    def __call__(self, *more: object) -> Any:  # noqa: ANN401 - whatever the function gives
         """Make the call, with some more arguments at the end."""
         return self.function(*self.arguments, *more)
 
@@ -32,6 +32,6 @@ class Task:
 class Engine(Protocol):
     """Runs a task over shards."""
 
-    def run(self, task: Task, shards: Sequence[Any], loaded: Any = None) -> Iterator[int]:  # noqa: ANN401
+    def run(self, task: Task, shards: Sequence[Any], loaded: object = None) -> Iterator[int]:
         """Yield the place of each shard once it is done; `loaded` is what this process has loaded already."""
         ...

@@ -23,7 +23,7 @@ def serve(connection: Connection, threads: int) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if "torch" in sys.modules:  # the user's script may have loaded it, and set another number
         sys.modules["torch"].set_num_threads(threads)
-    kept: dict[Call | None, Any] = {}
+    kept: dict[Call | None, object] = {}
     with no_progress():
         while True:
             try:
@@ -33,7 +33,7 @@ def serve(connection: Connection, threads: int) -> None:
             connection.send(_done(task, shard, kept) or place)
 
 
-def _done(task: Task, shard: Any, kept: dict[Call | None, Any]) -> CascaderError | None:  # noqa: ANN401
+def _done(task: Task, shard: object, kept: dict[Call | None, object]) -> CascaderError | None:
     """Work on a shard; what went wrong, if anything did."""
     try:
         if task.load is not None and task.load not in kept:
@@ -86,7 +86,7 @@ class LocalEngine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, task: Task, shards: Sequence[Any], loaded: Any = None) -> Iterator[int]:  # noqa: ANN401
+    def run(self, task: Task, shards: Sequence[Any], loaded: object = None) -> Iterator[int]:
         """Yield the place of each shard once it is done."""
         if self.processes == 1:
             return _run_here(task, shards, loaded)
@@ -138,7 +138,7 @@ class LocalEngine:
         self._workers = []
 
 
-def _run_here(task: Task, shards: Sequence[Any], loaded: Any) -> Iterator[int]:  # noqa: ANN401
+def _run_here(task: Task, shards: Sequence[Any], loaded: object) -> Iterator[int]:
     if loaded is None and task.load is not None:
         loaded = task.load()
     for place, shard in enumerate(shards):
