@@ -31,6 +31,14 @@ def a_cache_of_its_own(tmp_path_factory):
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def a_cache_for_each_module(a_cache_of_its_own, tmp_path_factory):
+    """A cached vector depends in its last bits on the texts it was read with, so modules do not share a cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CASCADER_CACHE", str(tmp_path_factory.mktemp("cache-of-a-module")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def a_machine_of_its_own(tmp_path_factory, monkeypatch):
     monkeypatch.delenv("CASCADER_MIRROR", raising=False)

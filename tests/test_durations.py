@@ -1,5 +1,7 @@
 """Durations: what is understood, and what is not."""
 
+import math
+
 import pytest
 
 from cascader.errors import SettingsError
@@ -13,7 +15,14 @@ def test_a_number_with_a_unit_is_a_duration(text, seconds):
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "0s", "soon", "30", "-5m", "m", "3d", "5m!", "1e3s", "inf", "nan h"])
+@pytest.mark.parametrize(("value", "seconds"), [(90, 90.0), (0.5, 0.5), (math.inf, math.inf), (None, math.inf)])
+def test_a_number_is_seconds_and_none_is_no_limit(value, seconds):
+    assert parse_duration(value) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "0s", "soon", "30", "-5m", "m", "3d", "5m!", "1e3s", "inf", "nan h", 0, -1.5, math.nan]
+)
 def test_anything_else_is_refused_with_what_was_found_and_what_is_expected(text):
     with pytest.raises(SettingsError, match="is not a duration, expected more than 0 seconds") as caught:
         parse_duration(text)

@@ -32,9 +32,9 @@ def small(tiny_model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--budget", "0"], "'0' is no duration to plan with"),
-        (["--budget", "soon"], "'soon' is no duration to plan with, expected more than nothing, with a unit: 90s"),
-        (["--budget", "-5m"], "'-5m' is no duration"),
+        (["--budget", "0"], "'0' is not a duration"),
+        (["--budget", "soon"], "'soon' is not a duration, expected more than 0 seconds"),
+        (["--budget", "-5m"], "'-5m' is not a duration"),
         (["--budget", "5m", "--max-minutes", "3"], "--budget shares the time between the tiers, --max-minutes limits"),
         (["--max-minutes", "0"], "--max-minutes is 0, expected more than 0"),
         (["--seed", "-1"], "seed is -1, expected a whole number"),

@@ -146,3 +146,12 @@ class TestNames:
 
     def test_the_closest_names_can_be_asked_for(self, kg):
         assert [kg.entities[place].id for place in kg.closest_entities("Beethofen", limit=1)] == ["Q3"]
+
+
+def test_a_sample_of_a_split_is_some_of_its_triples_in_their_order(toy):
+    sample = toy.sample("train", 4, seed=0)
+    places = [toy.train.tolist().index(triple) for triple in sample.tolist()]
+    assert len(places) == 4
+    assert places == sorted(set(places))
+    np.testing.assert_array_equal(sample, toy.sample("train", 4, seed=0))
+    np.testing.assert_array_equal(toy.sample("valid", 99, seed=0), toy.valid)

@@ -14,7 +14,7 @@ import torch
 
 from cascader.errors import DataError, NotFittedError, SettingsError, TrainingError
 from cascader.evaluation import evaluate
-from cascader.graph import KnowledgeGraph
+from cascader.graph import Entity, KnowledgeGraph
 from cascader.models import Frequency, load_model
 from cascader.models.embeddings import EMBEDDINGS, ComplEx, TransE
 from cascader.models.embeddings.training import EmbeddingTraining
@@ -95,6 +95,25 @@ def test_the_vectors_kept_are_the_best_on_valid():
 def test_it_stops_when_valid_has_not_gained_for_long_enough():
     model = ComplEx(dim=4, epochs=500, valid_every=1, patience=2, batch_size=16).fit(line())
     assert model.history_.epochs < 500
+
+
+@pytest.mark.parametrize("time_limit", [1e-9, "0.001s"])
+def test_a_time_limit_is_seconds_or_a_string_with_units(time_limit):
+    assert ComplEx(dim=4, epochs=500).fit(line(), time_limit=time_limit).history_.epochs == 1
+
+
+def test_a_dry_run_estimates_the_training_and_leaves_a_model_that_scores(toy):
+    model = ComplEx(dim=4, epochs=6, valid_every=2)
+    cost = model.dry_run(toy)
+    assert min(cost.preparing, cost.epoch, cost.look) > 0
+    assert (cost.epochs, cost.valid_every, cost.parameters) == (6, 2, model.parameter_count)
+    assert np.isfinite(model.score_all(toy.query("aspirin", "treats"))).all()
+
+
+def test_the_steps_of_an_epoch_are_counted():
+    for settings in ({}, {"loss": "negative-sampling"}, {"answers_per_row": 2}):
+        training = EmbeddingTraining(ComplEx(dim=4, batch_size=5, **settings), line())
+        assert training.step_count == sum(1 for _ in training._batches(1))
 
 
 def test_the_same_seed_gives_the_same_vectors_and_another_gives_others():
@@ -224,6 +243,10 @@ class TestBadInput:
     def test_a_model_that_has_learnt_nothing(self, toy):
         with pytest.raises(NotFittedError, match="complex has not been fitted. Call fit"):
             ComplEx().score_all(toy.query("aspirin", "treats"))
+
+    def test_a_new_entity_without_neighbors(self, toy):
+        with pytest.raises(DataError, match="complex has no vector for 'zinc', which toy does not have.* dual encoder"):
+            ComplEx(dim=4, epochs=1).fit(toy).for_new_entities([Entity("z", "zinc")], toy, None)
 
     def test_a_formula_that_cannot_predict_relations(self, toy):
         with pytest.raises(SettingsError, match="transe cannot predict relations. Set relation_weight to 0"):

@@ -88,6 +88,14 @@ def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(toy, kind, tmp_path, 
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
 
 
+def test_a_dry_run_leaves_a_model_that_scores(toy, kind):
+    model = CrossEncoder(**kind)
+    cost = model.dry_run(toy, earlier=Frequency().fit(toy))
+    assert min(cost.preparing, cost.epoch, cost.look) > 0
+    assert (cost.epochs, cost.parameters) == (2, model.parameter_count)
+    assert np.isfinite(model.score_all(toy.query("aspirin", "treats"))).all()
+
+
 def test_in_a_cascade_only_what_survives_is_read_and_identical_pairs_once(toy, tiny_model):
     model = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=1).fit(toy)
     first, known = Frequency().fit(toy), toy.known(("train",))

@@ -81,6 +81,16 @@ def test_the_seconds_before_the_loop_are_kept_and_those_of_a_resumed_training_ad
     assert resumed.describe()["training"]["preparing_seconds"] == round(resumed.history_.preparing_seconds, 1)
 
 
+def test_a_dry_run_leaves_a_model_that_scores_and_the_real_training_untouched(toy, kind):
+    before = DualEncoder(**kind).fit(toy).entities_
+    model = DualEncoder(**kind)
+    cost = model.dry_run(toy, earlier=Frequency().fit(toy))
+    assert min(cost.preparing, cost.epoch, cost.look) > 0
+    assert (cost.epochs, cost.parameters) == (2, model.parameter_count)
+    assert np.isfinite(model.score_all(toy.query("aspirin", "treats"))).all()
+    assert torch.equal(DualEncoder(**kind).fit(toy).entities_, before)
+
+
 def test_a_tuned_encoder_loads_in_transformers(toy, tiny_model, tmp_path):
     from transformers import AutoModel, AutoTokenizer
 
