@@ -11,20 +11,17 @@ from typing import Any
 
 from cascader.cascade import Cascade
 from cascader.cascade.alphas import tune_alpha
-from cascader.datasets import load_graph
-from cascader.durations import format_duration, parse_duration
-from cascader.errors import SettingsError
+from cascader.durations import format_duration
 from cascader.events import Listener, emit, listening, log_to
 from cascader.graph import KnowledgeGraph
 from cascader.models.model import Model
-from cascader.models.registry import model_class, model_names
+from cascader.models.registry import model_class
 from cascader.models.training import TrainingHistory
 from cascader.runs.folder import RunFolder
-from cascader.runs.plan import FitPlan, FitRequest, check_same, load_plan, make_plan, save_plan
+from cascader.runs.plan import FitPlan, check_same, load_plan, make_plan, save_plan
+from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.run import Run, load_run
 from cascader.scoring import Scorer
-
-_DEFAULT_TIERS = ("kge", "dual", "cross")
 
 
 def fit(
@@ -98,81 +95,6 @@ def fit_requested(request: FitRequest, folder: RunFolder) -> Run:
 def plan_fit(request: FitRequest, folder: RunFolder) -> FitPlan:
     """What `fit` would do with this request, with the time it would take, from a moment of each training."""
     return load_plan(folder.path, request.as_dict()) or make_plan(request, folder, measure=True)
-
-
-def fit_request(
-    graph: KnowledgeGraph | str | Path,
-    *,
-    budget: float | str | None = None,
-    preset: str | None = None,
-    tiers: str | Sequence[str] | None = None,
-    model: str | Sequence[str] = "complex",
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    time_limit: float | str | None = None,
-    trials: int = 0,
-    seed: int = 0,
-) -> FitRequest:
-    """What is asked for, checked: what cannot work shows before anything trains."""
-    started = time.monotonic()
-    if budget is not None and time_limit is not None:
-        raise SettingsError(
-            "a budget is shared by all tiers, a time limit holds for each of them. Give one of the two."
-        )
-    kg = graph if isinstance(graph, KnowledgeGraph) else load_graph(graph)
-    kinds = tier_kinds(tiers, model, kg)
-    changes = dict(settings or {})
-    for tier in changes:
-        if tier not in kinds:
-            raise SettingsError(f"there are settings for the tier {tier!r}, but the tiers are: {', '.join(kinds)}.")
-    request = FitRequest(
-        kg, kinds, changes, preset, parse_duration(budget), parse_duration(time_limit), trials, seed, started
-    )
-    models = [request.model(tier, preset or "quick") for tier in kinds]
-    if any(each.needs_texts for each in models):
-        from cascader.models.text.texts import check_texts
-
-        check_texts(kg)
-    return request
-
-
-def tier_kinds(tiers: str | Sequence[str] | None, model: str | Sequence[str], kg: KnowledgeGraph) -> dict[str, str]:
-    """Which tiers there will be, in their order, and of which kind each is: {"kge": "complex", "dual": "dual"}.
-
-    Those that learn from structure come first, then those that read texts, then those that read pairs.
-    """
-    kinds = [
-        kind for name in _names(tiers) or _default_tiers(kg) for kind in (_names(model) if name == "kge" else [name])
-    ]
-    unknown = [kind for kind in kinds if kind not in model_names()]
-    if unknown:
-        raise SettingsError(f"there is no tier or model {unknown[0]!r}. Choose from: kge, {', '.join(model_names())}.")
-    found: dict[str, str] = {}
-    for kind in sorted(kinds, key=lambda kind: (model_class(kind).reads_pairs, model_class(kind).needs_texts)):
-        found[_free_name(model_class(kind).tier, found)] = kind
-    if model_class(next(iter(found.values()))).reads_pairs:
-        raise SettingsError(
-            f"{', '.join(found)} only reads candidates that another tier proposes. Add kge to the tiers."
-        )
-    return found
-
-
-def _names(text: str | Sequence[str] | None) -> list[str]:
-    names = text.split(",") if isinstance(text, str) else list(text or ())
-    return [name.strip() for name in names if name.strip()]
-
-
-def _default_tiers(kg: KnowledgeGraph) -> tuple[str, ...]:
-    from cascader.models.text.texts import has_texts
-
-    return _DEFAULT_TIERS if has_texts(kg) else _DEFAULT_TIERS[:1]
-
-
-def _free_name(name: str, taken: Mapping[str, str]) -> str:
-    """kge, then kge2, kge3 and so on."""
-    number = 1
-    while (candidate := name if number == 1 else f"{name}{number}") in taken:
-        number += 1
-    return candidate
 
 
 def _start(request: FitRequest, folder: RunFolder) -> FitPlan:

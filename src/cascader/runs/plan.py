@@ -1,7 +1,6 @@
 """What will be trained, and for how long: made before anything long starts, and kept in the run's folder."""
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,67 +8,17 @@ from typing import Any
 
 from cascader.durations import format_duration
 from cascader.errors import DataError, SettingsError
-from cascader.graph import KnowledgeGraph
 from cascader.models.model import Model
-from cascader.models.presets import PRESETS, preset
-from cascader.models.registry import model_class
+from cascader.models.presets import PRESETS
 from cascader.runs.folder import RunFolder
 from cascader.runs.planner import Choice, MeasuredCosts, choose, split_budget
+from cascader.runs.request import FitRequest
 from cascader.storage import read_json, write_json
 
 FORMAT = 2
 _FILE = "plan.json"
 #: Of the time for training, this share is handed out: the machine may be slower later than while it was measured.
 _HANDED_OUT = 0.9
-
-
-@dataclass(frozen=True)
-class FitRequest:
-    """What a fit is asked for."""
-
-    kg: KnowledgeGraph
-    kinds: Mapping[str, str]  # of model, by tier
-    changes: Mapping[str, Mapping[str, Any]]  # to the settings of the presets, by tier
-    preset: str | None
-    budget: float  # seconds for everything; infinite: no budget
-    time_limit: float  # seconds for each tier
-    trials: int
-    seed: int
-    started: float  # by time.monotonic()
-
-    def model(self, tier: str, preset_name: str) -> Model:
-        """A tier's model under a preset, not yet trained."""
-        return model_class(self.kinds[tier])(**self.settings(tier, preset_name))
-
-    def settings(self, tier: str, preset_name: str) -> dict[str, Any]:
-        """A tier's settings under a preset, with the changes that were asked for."""
-        kind = self.kinds[tier]
-        seed = {"seed": self.seed} if "seed" in model_class(kind)().settings.as_dict() else {}
-        return {**preset(kind, preset_name, self.kg.name), **seed, **self.changes.get(tier, {})}
-
-    @property
-    def has_budget(self) -> bool:
-        """Whether the time for everything is limited."""
-        return self.budget < math.inf
-
-    def seconds_left(self) -> float:
-        """What is left of the budget now."""
-        return self.budget - (time.monotonic() - self.started)
-
-    def is_searched(self, tier: str) -> bool:
-        """Whether the settings of a tier are searched for: those of the first one, if trials were asked for."""
-        return self.trials > 0 and tier == next(iter(self.kinds))
-
-    def as_dict(self) -> dict[str, Any]:
-        """What makes two requests the same."""
-        return {
-            "data_hash": self.kg.data_hash,
-            "kinds": dict(self.kinds),
-            "settings": {tier: self.settings(tier, self.preset or PRESETS[0]) for tier in self.kinds},
-            "preset": self.preset,
-            "budget": self.budget if self.has_budget else None,
-            "trials": self.trials,
-        }
 
 
 @dataclass(frozen=True)
