@@ -10,7 +10,7 @@ import pytest
 
 from cascader.datasets import CATALOG
 from cascader.evaluation import Evaluation
-from cascader.evaluation.tables import results_table
+from cascader.evaluation.tables import _published, results_table
 
 RESULTS = Path(__file__).parents[1] / "results"
 #: A figure of an earlier result, and where it stands in the history: .1234 in `commit:path`.
@@ -40,6 +40,17 @@ def test_every_figure_between_the_tables_is_one_of_a_kept_result(load):
     named = re.findall(r"(?<!\d)\.\d{4}", EARLIER.sub("", prose()))
     assert named
     assert set(named) <= kept
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/results.md"])
+def test_every_figure_of_a_summary_is_one_of_a_kept_result_or_published(load, document):
+    ours = {f"{load(path).mrr:.4f}" for path in RESULTS.glob("*/*.json")}
+    published = {f"{row[0]:.4f}" for rows in _published().values() for row in rows.values()}
+    text = (RESULTS.parent / document).read_text(encoding="utf-8")
+    (summary,) = re.findall(r"^\| dataset \|.*?\n\n", text, flags=re.MULTILINE | re.DOTALL)
+    named = re.findall(r"0\.\d{4}", summary)
+    assert len(named) >= 8
+    assert set(named) <= ours | published
 
 
 @pytest.mark.parametrize(("figure", "place"), EARLIER.findall(prose()))
