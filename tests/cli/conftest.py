@@ -99,7 +99,7 @@ def three_tiers(fitted_tiers, tmp_path):
 def small_wordnet():
     """WordNet is the part of it around Germany, for every command that loads it."""
     try:
-        kg = around(cascader.load_dataset("wordnet"), "Germany", WORDNET_ENTITIES)
+        kg = around(cascader.load_graph("wordnet"), "Germany", WORDNET_ENTITIES)
     except cascader.MissingExtraError as error:
         pytest.skip(str(error))
     with pytest.MonkeyPatch.context() as patch:

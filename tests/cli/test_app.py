@@ -75,7 +75,10 @@ BAD_INPUT = {
     "a missing path": (["data", "check", "nowhere.tsv"], "there is no file or folder nowhere.tsv"),
     "an unknown name": (["data", "show", "freebase"], "there is no file or folder freebase"),
     "a broken file": (["data", "check", "broken.tsv"], "broken.tsv:2: found 2 columns, expected 3"),
-    "a share that cannot be": (["data", "check", "friends.tsv", "--test", "2"], "cannot hold back"),
+    "a share that cannot be": (
+        ["data", "check", "friends.tsv", "--test", "2"],
+        "cannot hold out 0.1 for valid and 2 for test",
+    ),
     "no evaluation": (["compare", "friends.tsv", "friends.tsv"], "cannot read friends.tsv.json"),
     "a format we do not write": (
         ["data", "convert", "friends.tsv", "--to", "pickle", "--out", "x"],
@@ -83,13 +86,16 @@ BAD_INPUT = {
     ),
     "a folder that is there": (
         ["data", "convert", "friends.tsv", "--to", "csv", "--out", "full"],
-        "full exists already",
+        "full already exists",
     ),
     "an unknown command": (["fly"], "No such command 'fly'"),
-    "the folder one stands in": (["data", "convert", "friends.tsv", "--to", "csv", "--out", "."], "exists already"),
+    "the folder one stands in": (["data", "convert", "friends.tsv", "--to", "csv", "--out", "."], "already exists"),
     "a negative seed": (["data", "check", "friends.tsv", "--split-seed", "-1"], "seed is -1"),
     "a name longer than any": (["data", "check", "x" * 300 + ".tsv"], "File name too long"),
-    "tables for a benchmark": (["data", "show", "repodb", "--entities", "friends.tsv"], "repodb is a benchmark"),
+    "tables for a benchmark": (
+        ["data", "show", "repodb", "--entities", "friends.tsv"],
+        "repodb is a graph of the catalog",
+    ),
     "a benchmark that cannot be fetched": (["data", "show", "repodb"], "cannot download cascader-repodb.zip"),
 }
 
@@ -141,7 +147,7 @@ def test_a_folder_that_may_not_be_read_is_bad_input(run, triples, monkeypatch):
     def denied(*arguments, **options):
         raise PermissionError(13, "Permission denied", str(triples))
 
-    monkeypatch.setattr("cascader.cli.graphs.read_graph", denied)
+    monkeypatch.setattr("cascader.cli.options.load_graph", denied)
     code, _, err = run("data", "check", triples)
     assert code == 2
     assert "Permission denied" in err
@@ -157,7 +163,7 @@ class TestTextsOfAGraph:
         entities = (Entity("a", self.HOSTILE, self.HOSTILE), Entity("b", "B"))
         kg = KnowledgeGraph.from_triples([("a", "r", "b")])
         kg = KnowledgeGraph("g", entities, (Relation("r", self.HOSTILE),), kg.train, kg.valid, kg.test)
-        return cascader.write_graph(kg, tmp_path / "hostile")
+        return cascader.save_graph(kg, tmp_path / "hostile")
 
     def test_in_tables_and_sentences(self, run, hostile):
         code, out, _ = run("data", "show", hostile)

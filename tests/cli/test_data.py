@@ -8,10 +8,10 @@ def test_list_shows_all_names(run):
         assert name in out
 
 
-def test_show_prints_the_counts_home_and_licence(run, mirror):
+def test_show_prints_the_counts_home_and_license(run, mirror):
     code, out, _ = run("data", "show", "repodb")
     assert code == 0
-    for text in ("2,748", "5,342", "667", "668", "github", "licence", "2,379 of 2,748 entities have a description"):
+    for text in ("2,748", "5,342", "667", "668", "github", "license", "2,379 of 2,748 entities have a description"):
         assert text in out
 
 

@@ -13,7 +13,7 @@ QUICK = ("--set", "epochs=2", "--set", "dim=4")
 def test_a_graph_becomes_a_run_and_a_run_becomes_figures(run, triples, tmp_path):
     code, out, _ = run("fit", triples, "--model", "complex", *QUICK, "--out", tmp_path / "run")
     assert code == 0
-    assert "Trained 2 epochs" in out
+    assert "Trained kge for 2 epochs" in out
     triples.unlink()  # the run needs no other file
     code, out, _ = run("evaluate", tmp_path / "run")
     assert code == 0
@@ -78,18 +78,24 @@ def test_two_embeddings_become_two_tiers(run, triples, tmp_path):
     assert list(cascader.load_run(tmp_path / "run").tiers) == ["kge", "kge2"]
     code, out, _ = run("evaluate", tmp_path / "run")
     assert (code, "Plan: kge" in out) == (0, True)
-    code, _, err = run("fit", triples, "--model", "complex,transe,rotate", "--out", tmp_path / "three")
-    assert (code, "names 3 models, expected one or two" in err) == (2, True)
+
+
+def test_three_embeddings_become_three_tiers(run, triples, tmp_path):
+    settings = [f"{tier}.{setting}" for tier in ("kge", "kge2", "kge3") for setting in ("dim=4", "epochs=1")]
+    options = ("--model", "complex,transe,rotate", *setting_options(settings), "--out", tmp_path / "run")
+    assert run("fit", triples, *options)[0] == 0
+    tiers = cascader.load_run(tmp_path / "run").tiers
+    assert {tier: model.name for tier, model in tiers.items()} == {"kge": "complex", "kge2": "transe", "kge3": "rotate"}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--model", "gpt"], "there is no model 'gpt'. Choose one of: rescal, transe, complex, rotate"),
-        (["--preset", "slow"], "complex has no preset 'slow'"),
-        (["--tiers", "kge,colbert"], "there is no tier 'colbert'. Choose from: kge, kge2, dual, cross"),
+        (["--model", "gpt"], "there is no tier or model 'gpt'. Choose from: kge, "),
+        (["--preset", "slow"], "there is no preset 'slow'. Choose one of: quick, balanced, best"),
+        (["--tiers", "kge,colbert"], "there is no tier or model 'colbert'. Choose from: kge, "),
         (["--tiers", "dual"], "friends has no texts"),
-        (["--set", "dual.dim=3"], "is for the tier 'dual', but --tiers is kge"),
+        (["--set", "dual.dim=3"], "is for the tier 'dual', but the tiers are: kge."),
         (["--set", "dim"], "--set 'dim' has no value"),
         (["--set", "dim=zero"], "dim is 'zero', expected a whole number"),
         (["--set", "colour=red"], "there is no setting 'colour'"),
@@ -103,8 +109,10 @@ def test_settings_that_cannot_work_exit_with_2(run, triples, tmp_path, options, 
 
 def test_a_folder_of_another_graph_or_other_settings_is_left_alone(run, triples, tmp_path):
     run("fit", triples, *QUICK, "--out", tmp_path / "run")
+    plan = (tmp_path / "run" / "plan.json").read_bytes()
     code, _, err = run("fit", triples, "--set", "epochs=2", "--set", "dim=5", "--out", tmp_path / "run")
     assert (code, "is finished, with dim 4 and not 5" in err) == (2, True)
+    assert (tmp_path / "run" / "plan.json").read_bytes() == plan
     triples.write_text(triples.read_text() + "new\tknows\te1\n")
     code, _, err = run("fit", triples, *QUICK, "--out", tmp_path / "run")
     assert (code, "is the run of another graph" in err) == (2, True)

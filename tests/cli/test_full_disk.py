@@ -1,4 +1,4 @@
-"""A disk that is full while a checkpoint is written: a sentence, exit code 2, and the same command goes on."""
+"""A disk that is full while a checkpoint is written: a sentence, exit code 2, and the same command resumes."""
 
 import json
 import os
@@ -27,7 +27,7 @@ save = Checkpoint.save
 
 def save_and_fill_the_disk(self, tensors, progress):
     save(self, tensors, progress)
-    if self.path.parent.name == os.environ.get("FULL_FOR") and progress["epoch"] == 3:
+    if self.path.parent.name == os.environ.get("FULL_FOR") and progress["epochs"] == 3:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 Checkpoint.save = save_and_fill_the_disk
@@ -55,7 +55,7 @@ def command(likes, tiny_model):
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_a_full_disk_keeps_the_last_checkpoint_and_the_same_command_goes_on(tier, command, tmp_path):
+def test_a_full_disk_keeps_the_last_checkpoint_and_the_same_command_resumes(tier, command, tmp_path):
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     environment = {**os.environ, "FULL_FOR": tier}
     first = subprocess.run(

@@ -90,26 +90,26 @@ def test_all_asks_everything_that_makes_sense(run, drugs):
     assert run("predict", drugs, "--all", "--min-probability", "1")[0] == 0
 
 
-def test_a_bad_row_stops_all_or_is_passed_over(run, drugs, tmp_path):
+def test_a_bad_row_stops_all_or_is_skipped(run, drugs, tmp_path):
     (tmp_path / "q.tsv").write_text("aspirin\ttreats\naspirine\ttreats\nibuprofen\ttreats\n")
     code, out, err = run("predict", drugs, "--file", tmp_path / "q.tsv")
     assert (code, out) == (2, "")
     assert "q.tsv:2: no entity is called 'aspirine'" in err
     code, out, err = run("predict", drugs, "--file", tmp_path / "q.tsv", "--keep-going", "--known")
     assert code == 0
-    assert "passed over" in err
+    assert "skipped: " in err and "q.tsv:2: " in err
     assert "(aspirin, treats, ?)" in out
     assert "(ibuprofen, treats, ?)" in out
     (tmp_path / "q.tsv").write_text("aspirine\ttreats\n")
     code, _, err = run("predict", drugs, "--file", tmp_path / "q.tsv", "--keep-going")
-    assert (code, "can be answered. Mend the rows" in err) == (2, True)
+    assert (code, "can be answered. Correct the rows" in err) == (2, True)
 
 
 def test_verdicts(run, drugs, tmp_path):
     (tmp_path / "t.tsv").write_text("aspirin\ttreats\tx3\nx1\ttreats\taspirin\n")
     code, out, err = run("classify", drugs, tmp_path / "t.tsv")
     assert (code, err) == (0, "")
-    assert "corrupted ones" in out
+    assert "of other valid triples and as many corrupted ones." in out
     table = [line.split() for line in out.splitlines()]
     code, out, _ = run("classify", drugs, tmp_path / "t.tsv", "--format", "jsonl")
     first, second = (json.loads(line) for line in out.splitlines())
@@ -145,7 +145,7 @@ class TestThreeTiers:
         code, out, err = run("predict", three_tiers, "--new", self.NEW, "likes", "--top", "3")
         assert (code, err) == (0, "")
         assert "(pqr, likes, ?)" in out
-        assert "No probabilities: valid can teach them for entities that were trained, and not for new ones." in out
+        assert "No probabilities: valid can teach them for entities that were trained, not for new ones." in out
         code, out, _ = run("predict", three_tiers, "--new", self.NEW, "likes", "--top", "3", "--format", "jsonl")
         rows = [json.loads(line) for line in out.splitlines()]
         assert code == 0
@@ -163,14 +163,14 @@ class TestThreeTiers:
 
     def test_no_time_leaves_the_first_tier_to_answer_alone(self, run, three_tiers):
         asked = ("predict", three_tiers, "abc a", "likes", "--top", "3", "--known", "--format", "jsonl")
-        code, out, err = run(*asked, "--seconds", "1e-9", "--why")
+        code, out, err = run(*asked, "--time-limit", "0.000000001s", "--why")
         rows = [json.loads(line) for line in out.splitlines()]
         assert (code, err, len(rows)) == (0, "", 3)
         assert all(len(row["why"]) == 1 and row["why"][0].startswith("kge: ") for row in rows)
 
     def test_time_enough_changes_nothing(self, run, three_tiers):
         asked = ("predict", three_tiers, "abc a", "likes", "--top", "3", "--known", "--format", "jsonl")
-        assert run(*asked, "--seconds", "600") == run(*asked)
+        assert run(*asked, "--time-limit", "10m") == run(*asked)
 
 
 BAD_INPUT = {
@@ -180,19 +180,28 @@ BAD_INPUT = {
     ),
     "an ambiguous name": (["fever", "treats"], "'fever' names 2 entities: fever (x1), fever (x2). Use the id"),
     "an unknown relation": (["aspirin", "cures"], "no relation is called 'cures'"),
-    "an entity alone": (["aspirin"], "'aspirin' alone is no question"),
+    "an entity alone": (["aspirin"], "'aspirin' is not a question. Write: cascader predict"),
     "no question": ([], "no question was asked. Give ENTITY RELATION, or --file FILE, or --all, or --new"),
-    "two ways to ask": (["aspirin", "treats", "--all"], "ENTITY RELATION and --all cannot go together"),
-    "a new entity without a relation": (["--new", "zinc: a metal"], "'zinc: a metal' alone is no question"),
+    "two ways to ask": (["aspirin", "treats", "--all"], "ENTITY RELATION and --all cannot be combined"),
+    "a new entity without a relation": (
+        ["--new", "zinc: a metal"],
+        "'zinc: a metal' is not a question. Write: cascader predict",
+    ),
     "a new entity where nothing reads texts": (["--new", "zinc: a metal", "treats"], "has no dual encoder that could"),
-    "a new entity without a name": (["--new", " : a metal", "treats"], "names no entity. Write it as"),
+    "a new entity without a name": (["--new", " : a metal", "treats"], "does not name an entity. Write it as"),
     "a side that is none": (["aspirin", "treats", "--side", "left"], "'left' is not one of 'head', 'tail'"),
-    "no answers": (["aspirin", "treats", "--top", "0"], "the 0 best answers were asked for, expected at least 1"),
-    "Parquet on the screen": (["aspirin", "treats", "--format", "parquet"], "Parquet is no text, so it needs a file"),
-    "a file of no format": (["aspirin", "treats", "--out", "answers.doc"], "ends in no format. Add --format"),
+    "no answers": (["aspirin", "treats", "--top", "0"], "top is 0, expected at least 1 answer"),
+    "Parquet on the screen": (
+        ["aspirin", "treats", "--format", "parquet"],
+        "Parquet is a binary format, so it needs a file",
+    ),
+    "a file of no format": (
+        ["aspirin", "treats", "--out", "answers.doc"],
+        "does not end in a known format. Add --format",
+    ),
     "a table in a file": (["aspirin", "treats", "--format", "table", "--out", "a.txt"], "a table is for the screen"),
     "a missing file": (["--file", "nowhere.tsv"], "cannot read nowhere.tsv"),
-    "less than no time": (["aspirin", "treats", "--seconds", "-1"], "a budget of -1.0 seconds"),
+    "less than no time": (["aspirin", "treats", "--time-limit", "-1s"], "'-1s' is not a duration"),
 }
 
 
@@ -211,7 +220,7 @@ def test_a_folder_without_a_run(run, tmp_path):
     (tmp_path / "t.tsv").write_text("a\tr\tb\n")
     for arguments in (["predict", tmp_path, "a", "r"], ["classify", tmp_path, tmp_path / "t.tsv"]):
         code, _, err = run(*arguments)
-        assert (code, "holds no finished run" in err) == (2, True)
+        assert (code, "holds no complete run" in err) == (2, True)
 
 
 def test_a_graph_of_two_entities(run, tmp_path):

@@ -35,4 +35,4 @@ def test_a_run_that_was_never_measured_has_a_report_too(run, fitted, tmp_path):
 def test_a_folder_without_a_run_is_an_error_in_one_sentence(run, tmp_path):
     code, _, err = run("report", tmp_path)
     assert code == 2
-    assert "holds no finished run" in err
+    assert "holds no complete run" in err

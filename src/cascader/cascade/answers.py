@@ -76,7 +76,7 @@ def _trace(step: Step, row: int, entity: int, *, rank: int, rank_before: int) ->
     if step.scores is not None and len(places):
         score = float(step.scores[step.candidates.offsets[row] + places[0]])
         return Trace(step.tier, score, blended, rank, alpha)
-    why = f"rank {rank_before} before it, the best {len(kept)} were read" if step.complete else "the time was up"
+    why = f"rank {rank_before} before it, the best {len(kept)} were read" if step.complete else "time ran out"
     return Trace(step.tier, None, blended, rank, alpha, pruned=why)
 
 

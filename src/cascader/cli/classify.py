@@ -22,7 +22,7 @@ def classify(
     out: OutFileOption = None,
     keep_going: KeepGoingOption = False,
 ) -> None:
-    """Say which triples are true, each with its probability; the threshold was chosen on triples held back.
+    """Say which triples are true, each with its probability; the threshold was chosen on held-out triples.
 
     Example: cascader classify runs/demo runs/demo/graph/test.parquet
 
@@ -62,6 +62,6 @@ def _echo_verdicts(verdicts: Sequence["Verdict"], predictor: "Predictor") -> Non
     if predictor.calibration is not None and predictor.calibration.threshold is not None:
         threshold = predictor.calibration.threshold
         echo(
-            f"True from {percent(threshold.probability)} up: right for {threshold.accuracy:.1%} of other triples of "
-            "valid and as many corrupted ones."
+            f"Judged true at {percent(threshold.probability)} or above, which is right for {threshold.accuracy:.1%} of "
+            "other valid triples and as many corrupted ones."
         )

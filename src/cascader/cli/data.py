@@ -26,12 +26,12 @@ _COUNTS = ("entities", "relations", "train", "valid", "test")
 
 @app.command("list", epilog="Example: cascader data list")
 def list_() -> None:
-    """List the graphs we know by name."""
+    """List the graphs that are known by name."""
     rows = []
     for dataset in CATALOG.values():
         counts = [f"{count:,}" for count in dataset.counts] if dataset.counts else ["–"] * len(_COUNTS)
         rows.append([dataset.name, *counts, _at_hand(dataset.name), dataset.title])
-    echo_table(["name", *_COUNTS, "at hand", "what"], rows, numbers=_COUNTS)
+    echo_table(["name", *_COUNTS, "on disk", "what"], rows, numbers=_COUNTS)
     echo("Licenses and homes: cascader data show NAME")
 
 
@@ -58,9 +58,9 @@ def show(graph: OpenedGraph) -> None:
 @app.command(epilog="Example: cascader data check wordnet")
 @with_graph_options
 def check(graph: OpenedGraph) -> None:
-    """Check a graph, your own above all: read all of it, count it, and say what is missing or odd, or given away.
+    """Check a graph, your own above all: read and count all of it, and say what is missing, odd or leaked.
 
-    A file of triples is enough: head, relation and tail in three columns, by tabs (my-graph.tsv).
+    A file of triples is enough: head, relation and tail in three columns, separated by tabs (my-graph.tsv).
     """
     _echo_counts(graph.kg)
     found = findings(graph.kg)
@@ -76,7 +76,7 @@ def convert(
     to: Annotated[Format, typer.Option("--to", help="The format to write.")],
     out: Annotated[Path, typer.Option("--out", help="A new folder for train, valid, test, entities and relations.")],
 ) -> None:
-    """Write a graph in another format: all of it or nothing."""
+    """Write a graph in another format, all of it or nothing."""
     save_graph(graph.kg, out, to)
     _echo_counts(graph.kg)
     echo(f"Written to {out}.")

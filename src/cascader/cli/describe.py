@@ -41,7 +41,7 @@ def describe(run: RunArgument) -> None:
         )
     columns = ["tier", "model", "parameters", "pairs/s here", "on disk", "training", "valid MRR"]
     echo_table(columns, rows, numbers=columns[2:])
-    echo("A pair is a question with a candidate. The valid MRR of a later tier is that of its sum with the first.")
+    echo("A pair is a question and a candidate. The valid MRR of a later tier is that of its sum with the first.")
 
 
 def _pairs_per_second(model: "Model", kg: "KnowledgeGraph") -> float:

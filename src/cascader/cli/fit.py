@@ -25,7 +25,7 @@ PresetOption = Annotated[
 ]
 BudgetOption = Annotated[
     str | None,
-    typer.Option("--budget", help="How long training, tuning and calibration may take in all: 90s, 30m, 2h."),
+    typer.Option("--budget", help="How long training, tuning and calibration may take in total: 90s, 30m, 2h."),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -84,7 +84,7 @@ def fit(
         return
     fit_requested(request, RunFolder(folder))
     echo(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
-    echo(f"Ask it with: cascader predict {folder} ENTITY RELATION")
+    echo(f"Ask it questions with: cascader predict {folder} ENTITY RELATION")
 
 
 def _default_folder(graph: str, model: str, preset: str | None, budget: str | None) -> Path:

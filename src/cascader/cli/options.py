@@ -31,10 +31,10 @@ def open_named(
     entities: Annotated[Path | None, typer.Option("--entities", help="A table of id, name, description, type.")] = None,
     relations: Annotated[Path | None, typer.Option("--relations", help="A table of id, name.")] = None,
     valid: Annotated[
-        float, typer.Option("--valid", help="The share to hold back for valid if the graph comes in one piece.")
+        float, typer.Option("--valid", help="The share to hold out for valid if the graph comes without splits.")
     ] = Split.valid,
-    test: Annotated[float, typer.Option("--test", help="The share to hold back for test, likewise.")] = Split.test,
-    split_seed: Annotated[int, typer.Option("--split-seed", help="Draws what is held back.")] = Split.seed,
+    test: Annotated[float, typer.Option("--test", help="The share to hold out for test, likewise.")] = Split.test,
+    split_seed: Annotated[int, typer.Option("--split-seed", help="The seed that draws what is held out.")] = Split.seed,
     allow_unseen: Annotated[
         bool, typer.Option("--allow-unseen", help="Let valid and test have entities that train never shows.")
     ] = Split.unseen_entities,
@@ -71,11 +71,13 @@ SplitOption = Annotated[
 ]
 TimeLimitOption = Annotated[
     str | None,
-    typer.Option("--time-limit", help="How long answering may take in all: 2s, 5m. The best cascade that fits."),
+    typer.Option(
+        "--time-limit", help="How long answering may take in total: 2s, 5m. Picks the best cascade that fits."
+    ),
 ]
 PairsOption = Annotated[
     int | None,
-    typer.Option("--pairs", help="How many pairs, a question with a candidate, may be read in all, likewise."),
+    typer.Option("--pairs", help="How many pairs of a question and a candidate may be read in total, likewise."),
 ]
 ProcessesOption = Annotated[int, typer.Option("--processes", help="Processes that read texts at the same time.")]
 

@@ -28,11 +28,13 @@ def chosen_format(wanted: OutputFormat | None, out: Path | None) -> OutputFormat
     if wanted is None:
         wanted = next((each for each in _FILE_FORMATS if out is not None and out.suffix.lower() == f".{each}"), None)
     if wanted is None:
-        raise SettingsError(f"--out {out} ends in no format. Add --format, one of: {', '.join(_FILE_FORMATS)}.")
+        raise SettingsError(
+            f"--out {out} does not end in a known format. Add --format, one of: {', '.join(_FILE_FORMATS)}."
+        )
     if wanted == "table" and out is not None:
         raise SettingsError(f"a table is for the screen. For a file, choose one of: {', '.join(_FILE_FORMATS)}.")
     if wanted == "parquet" and out is None:
-        raise SettingsError("Parquet is no text, so it needs a file. Name one with --out.")
+        raise SettingsError("Parquet is a binary format, so it needs a file. Name one with --out.")
     return wanted
 
 

@@ -50,9 +50,9 @@ def predict(
     out: OutFileOption = None,
     keep_going: KeepGoingOption = False,
 ) -> None:
-    """Answer (ENTITY, RELATION, ?) from a run: the best entities that the graph does not have there yet.
+    """Answer (ENTITY, RELATION, ?) from a run: the best entities that are not yet answers in the graph.
 
-    A probability holds for questions that have an answer which the graph lacks: that is what it is learned from.
+    Probabilities hold for questions with an answer that the graph lacks: they are learned from such questions.
 
     Example: cascader predict runs/demo Germany "has the part" --why
 
@@ -92,7 +92,7 @@ def _check_one_way(by_name: bool, by_file: bool, every: bool, is_new: bool) -> N
     possible = {"ENTITY RELATION": by_name, "--file": by_file, "--all": every, "--new": is_new}
     ways = [way for way, is_used in possible.items() if is_used]
     if len(ways) != 1:
-        found = f"{' and '.join(ways)} cannot go together" if ways else "no question was asked"
+        found = f"{' and '.join(ways)} cannot be combined" if ways else "no question was asked"
         raise SettingsError(f"{found}. Give ENTITY RELATION, or --file FILE, or --all, or --new TEXT RELATION.")
 
 

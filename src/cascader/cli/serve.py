@@ -12,12 +12,12 @@ from cascader.errors import MissingExtraError
 def serve(
     run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")],
     host: Annotated[
-        str, typer.Option("--host", help="The address to serve on; other machines reach 0.0.0.0.")
+        str, typer.Option("--host", help="The address to serve on; 0.0.0.0 lets other machines connect.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes any that is free.")] = 8000,
     token: Annotated[
         str,
-        typer.Option("--token", envvar="CASCADER_TOKEN", help="What every request to the API must bring along."),
+        typer.Option("--token", envvar="CASCADER_TOKEN", help="A secret that every request to the API must send."),
     ] = "",
 ) -> None:
     """Serve a run: a page to ask and explore in a browser, and the same as a JSON API.

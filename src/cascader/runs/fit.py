@@ -94,7 +94,8 @@ def fit_requested(request: FitRequest, folder: RunFolder) -> Run:
 
 def plan_fit(request: FitRequest, folder: RunFolder) -> FitPlan:
     """What `fit` would do with this request, with the time it would take, from a moment of each training."""
-    return load_plan(folder.path, request.as_dict()) or make_plan(request, folder, measure=True)
+    found = load_plan(folder.path, request.as_dict())
+    return found if found is not None and found.is_measured else make_plan(request, folder, measure=True)
 
 
 def _start(request: FitRequest, folder: RunFolder) -> FitPlan:
@@ -210,7 +211,7 @@ def emit_plan(plan: FitPlan, request: FitRequest) -> None:
     ]
     if plan.is_measured:
         rows.append(["tuning and calibration", "", "", "", format_duration(plan.tuning_seconds or 0)])
-        rows.append(["in all", "", "", "", format_duration(plan.seconds)])
+        rows.append(["total", "", "", "", format_duration(plan.seconds)])
     triples = f"{len(kg.train):,} triples to train on, {len(kg.entities):,} entities"
     emit("plan", f"The plan for {kg.name}{within}: {triples}.", columns, rows)
     for tier, why in plan.skipped.items():
@@ -242,9 +243,9 @@ def _emit_too_small(plan: FitPlan) -> None:
         return
     epoch = planned.epoch_seconds or 0.0
     if epoch > planned.share:
-        text = f"The budget is shorter than one epoch of {tier}, {format_duration(epoch)}: it trains that one."
+        text = f"The budget is shorter than one epoch of {tier}, {format_duration(epoch)}, so it trains just one."
     else:
-        text = f"The budget is too small for all epochs of {tier}: it trains for as long as there is time."
+        text = f"The budget is too small for all epochs of {tier}, so it trains for as long as there is time."
     emit("plan", text)
 
 
@@ -258,7 +259,11 @@ def _emit_trained(tier: str, history: TrainingHistory) -> None:
     if history.epochs == 0:
         emit("trained", f"Fitted {tier}: it has no epochs to train.")
         return
-    best = f", best on valid after {history.best_epoch}" if history.best_epoch else "; there is no valid to choose on"
+    best = (
+        f", best on valid after {history.best_epoch}"
+        if history.best_epoch
+        else "; there are no valid triples to choose the best on"
+    )
     took = f"{history.seconds:.0f} s, after {history.preparing_seconds:.0f} s of preparation"
     emit("trained", f"Trained {tier} for {history.epochs} epochs in {took}{best}.")
 

@@ -118,5 +118,5 @@ def _emit_plan(plan: Plan, questions: int) -> None:
 def _emit_usage(metered: MeteredCascade) -> None:
     emit("usage", f"Took: {metered.usage.seconds:,.1f} s, of which")
     for tier, usage in metered.usage.tiers.items():
-        late = f"; the time was up for {usage.cut_short:,} of {usage.queries:,} questions" if usage.cut_short else ""
+        late = f"; time ran out for {usage.cut_short:,} of {usage.queries:,} questions" if usage.cut_short else ""
         emit("usage", f"  {tier}: {usage.seconds:,.1f} s for {usage.calls:,} scores{late}")

@@ -94,9 +94,12 @@ class FitPlan:
 def make_plan(request: FitRequest, folder: RunFolder, *, measure: bool) -> FitPlan:
     """Choose tiers and presets; with `measure`, from a moment of each training, so that they fit the budget."""
     presets = [request.preset] if request.preset else list(PRESETS if request.has_budget else PRESETS[:1])
-    if not measure:
-        return FitPlan(request.as_dict(), {tier: PlannedTier(presets[0]) for tier in request.kinds})
     trained = {tier: _trained(folder, tier, request, presets) for tier in request.kinds if folder.has_tier(tier)}
+    if not measure:
+        planned = {
+            tier: PlannedTier(presets[0], actual_seconds=0.0 if tier in trained else None) for tier in request.kinds
+        }
+        return FitPlan(request.as_dict(), planned)
     costs = MeasuredCosts(request.kg, request.model, max(request.trials, 1), dict(trained))
     untrained = [tier for tier in request.kinds if tier not in trained]
     choice = choose(untrained, presets, costs, request.seconds_left(), list(trained))

@@ -42,7 +42,7 @@ class Rows(Generic[Found]):
         """All rows, or an error that names the first bad one."""
         if self.problems:
             more = f" ({len(self.problems) - 1:,} more rows are bad.)" if len(self.problems) > 1 else ""
-            raise DataError(f"{self.problems[0]}{more} Mend the file, or pass over such rows with --keep-going.")
+            raise DataError(f"{self.problems[0]}{more} Correct the file, or skip such rows with --keep-going.")
         return self.found
 
 
