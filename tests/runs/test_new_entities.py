@@ -13,7 +13,7 @@ from cascader.models.embeddings import ComplEx
 from cascader.models.embeddings.embedding import NeighborEmbedding
 from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.models.text.split_encoder import FrozenLayers
-from cascader.runs import Predictor, about_new, parse_entity
+from cascader.runs import Predictor, for_new_entities, parse_entity
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +91,8 @@ def test_all_tiers_answer_about_a_new_entity_and_stay_as_they_were(kg, tiers):
     cascade = Cascade(tiers["kge"], name="kge").then(tiers["dual"], alpha=0.5, name="dual")
     cascade = cascade.then(tiers["cross"], alpha=0.5, keep=TopK(3), name="cross")
     pink = parse_entity("pink: something pink")
-    answering = Predictor(kg, about_new(cascade, tiers, [pink], kg), None, new=(pink,))
-    (answers,) = answering.predict(both_sides(0)[:1], top=3)
+    predictor = Predictor(kg, for_new_entities(cascade, tiers, [pink], kg), None, new=(pink,))
+    (answers,) = predictor.answer(both_sides(0)[:1], top=3)
     assert [answer.rank for answer in answers] == [1, 2, 3]
     assert [trace.tier for trace in answers[0].trace] == ["kge", "dual", "cross"]
     assert answers[0].anchor == pink
@@ -103,4 +103,4 @@ def test_all_tiers_answer_about_a_new_entity_and_stay_as_they_were(kg, tiers):
 
 def test_a_run_that_reads_no_texts_cannot_know_new_entities(kg, tiers):
     with pytest.raises(DataError, match="has no dual encoder that could read it"):
-        about_new(Cascade(tiers["kge"], name="kge"), {"kge": tiers["kge"]}, [parse_entity("pink")], kg)
+        for_new_entities(Cascade(tiers["kge"], name="kge"), {"kge": tiers["kge"]}, [parse_entity("pink")], kg)

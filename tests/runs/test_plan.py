@@ -1,34 +1,35 @@
 """Plans: what a tier may take, and how they are kept."""
 
 import json
+import math
 
 import pytest
 
 from cascader.errors import DataError
-from cascader.runs import FitPlan, PlannedTier, load_plan, save_plan
+from cascader.runs.plan import FitPlan, PlannedTier, load_plan, save_plan
 
 ASKED = {"preset": None, "budget": 60.0}
 
 
 def plan(share=10.0):
     tiers = {name: PlannedTier("quick", 7, 30.0, 1.0, share) for name in ("kge", "dual", "cross")}
-    return FitPlan(ASKED, tiers, tuning_seconds=5.0, budget=60.0, left_out={"kge2": "no time"})
+    return FitPlan(ASKED, tiers, tuning_seconds=5.0, budget=60.0, skipped={"kge2": "no time"})
 
 
 def test_what_a_tier_has_not_used_goes_on_to_the_next():
-    begun = plan().with_took("kge", 4.0)
+    begun = plan().with_actual("kge", 4.0)
     assert begun.limit("kge") == 10.0
     assert begun.limit("dual") == 16.0
-    assert begun.with_took("dual", 16.0).limit("cross") == 10.0
+    assert begun.with_actual("dual", 16.0).limit("cross") == 10.0
 
 
 def test_what_a_tier_has_overdrawn_is_missing_to_the_next():
-    assert plan().with_took("kge", 13.0).limit("dual") == 7.0
-    assert plan().with_took("kge", 100.0).limit("dual") == 0.0
+    assert plan().with_actual("kge", 13.0).limit("dual") == 7.0
+    assert plan().with_actual("kge", 100.0).limit("dual") == 0.0
 
 
 def test_without_a_budget_there_is_no_limit():
-    assert plan(share=None).limit("cross") is None
+    assert plan(share=None).limit("cross") == math.inf
 
 
 def test_no_more_is_predicted_than_the_shares_allow():
@@ -37,7 +38,7 @@ def test_no_more_is_predicted_than_the_shares_allow():
 
 
 def test_a_plan_is_read_back_by_the_same_command_only(tmp_path):
-    begun = plan().with_took("kge", 4.0)
+    begun = plan().with_actual("kge", 4.0)
     save_plan(begun, tmp_path)
     assert load_plan(tmp_path, ASKED) == begun
     assert load_plan(tmp_path, {**ASKED, "budget": 90.0}) is None
@@ -55,7 +56,7 @@ def test_a_damaged_plan_is_said_to_be_none(tmp_path):
     save_plan(plan(), tmp_path)
     saved = json.loads((tmp_path / "plan.json").read_text())
     (tmp_path / "plan.json").write_text(json.dumps({**saved, "tiers": {"kge": {"colour": "red"}}}))
-    with pytest.raises(DataError, match="is not a plan: .* Delete it, and one is made anew"):
+    with pytest.raises(DataError, match="is not a plan: .* Delete it, and a new one is made"):
         load_plan(tmp_path, ASKED)
 
 

@@ -1,15 +1,25 @@
-"""Which tiers and presets a budget has time for."""
+"""Which tiers and presets a budget has time for, and what a training will take: measured on a tiny graph."""
+
+import time
 
 import pytest
 
-from cascader.models.costs import TrainingCost
-from cascader.runs import PRESETS, choose, shares
+from cascader.errors import DataError, SettingsError
+from cascader.graph import KnowledgeGraph
+from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
+from cascader.models.embeddings import RESCAL, ComplEx
+from cascader.models.presets import PRESETS
+from cascader.models.text import CrossEncoder, DualEncoder
+from cascader.models.text.base_model import load_base_model
+from cascader.models.text.texts import GraphTexts
+from cascader.models.text.timing import BlankEncoder
+from cascader.runs.planner import MeasuredCosts, choose, split_budget
 
 TIERS = ("kge", "dual", "cross")
 
 
 class Listed:
-    """Prices from a table: epochs of one second, ten seconds to prepare for tiers that read, a second to tune each."""
+    """Costs from a table: epochs of one second, ten seconds to prepare for tiers that read, a second to tune each."""
 
     EPOCHS = {"quick": 10, "balanced": 50, "best": 100}
 
@@ -20,7 +30,7 @@ class Listed:
         self.asked.append((tier, preset))
         return TrainingCost(0.0 if tier == "kge" else 10.0, 1.0, 0.0, self.EPOCHS[preset], valid_every=2, parameters=1)
 
-    def floor(self, tier, preset, than):
+    def lower_bound(self, tier, preset, than):
         return float(self.EPOCHS[preset])
 
     def tuning(self, tiers):
@@ -43,11 +53,11 @@ def test_better_presets_go_to_the_first_tiers_while_all_epochs_fit():
     ]
 
 
-def test_a_tier_that_does_not_get_to_its_first_look_is_left_out_with_those_behind_it():
+def test_a_tier_that_does_not_get_to_its_first_look_is_skipped_with_those_behind_it():
     choice = choose(TIERS, PRESETS, Listed(), 20.0)  # 2 + 12 and 2 to tune; with cross, 12 and 1 more
     assert choice.presets == {"kge": "quick", "dual": "quick"}
-    assert choice.left_out == {"cross": 29.0}
-    assert choose(TIERS, PRESETS, Listed(), 10.0).left_out == {"dual": 16.0}
+    assert choice.skipped == {"cross": 29.0}
+    assert choose(TIERS, PRESETS, Listed(), 10.0).skipped == {"dual": 16.0}
 
 
 def test_the_first_tier_is_always_there():
@@ -56,13 +66,13 @@ def test_the_first_tier_is_always_there():
 
 def test_tiers_that_are_trained_already_may_stay_alone():
     choice = choose(["dual", "cross"], PRESETS, Listed(), 3.0, trained=["kge"])
-    assert (choice.presets, list(choice.left_out)) == ({}, ["dual"])
+    assert (choice.presets, list(choice.skipped)) == ({}, ["dual"])
 
 
 def test_nothing_is_measured_that_is_known_not_to_fit():
-    prices = Listed()
-    choose(TIERS, PRESETS, prices, 53.0)
-    assert {preset for _, preset in prices.asked} == {"quick"}
+    costs = Listed()
+    choose(TIERS, PRESETS, costs, 53.0)
+    assert {preset for _, preset in costs.asked} == {"quick"}
 
 
 class TestShares:
@@ -70,13 +80,127 @@ class TestShares:
         return TrainingCost(0.0, 1.0, 0.0, epochs=most, valid_every=least, parameters=1)
 
     def test_each_tier_has_its_least_and_of_the_rest_as_its_epochs_go(self):
-        found = shares({"kge": self.cost(10, 30), "dual": self.cost(20, 80)}, 70.0)
+        found = split_budget({"kge": self.cost(10, 30), "dual": self.cost(20, 80)}, 70.0)
         assert found == {"kge": 20.0, "dual": 50.0}
 
     def test_all_of_the_time_is_shared_out(self):
         costs = {"kge": self.cost(10, 30), "dual": self.cost(20, 80)}
         for seconds in (5.0, 30.0, 110.0, 1000.0):
-            assert sum(shares(costs, seconds).values()) == pytest.approx(seconds)
+            assert sum(split_budget(costs, seconds).values()) == pytest.approx(seconds)
 
     def test_tiers_of_a_single_look_share_alike(self):
-        assert shares({"kge": self.cost(10, 10), "dual": self.cost(10, 10)}, 40.0) == {"kge": 20.0, "dual": 20.0}
+        assert split_budget({"kge": self.cost(10, 10), "dual": self.cost(10, 10)}, 40.0) == {"kge": 20.0, "dual": 20.0}
+
+
+@pytest.fixture(scope="module")
+def kg():
+    rows = [(f"abc {a}", "likes", f"xyz {b}") for a in "abcdefghijkl" for b in "qrstuvwxyz" if a != b]
+    return KnowledgeGraph.from_triples(rows[::2], rows[1::4], name="likes")
+
+
+@pytest.fixture(scope="module")
+def settings(tiny_model):
+    return {
+        "kge": {"dim": 4, "epochs": 8, "valid_every": 2},
+        "dual": {"base": tiny_model, "epochs": 6},
+        "cross": {"base": tiny_model, "split_layer": 1, "rounds": 4, "queries_per_round": 32, "valid_top_k": 3},
+    }
+
+
+def measured(kg, settings, repeats=1):
+    kinds = {"kge": ComplEx, "dual": DualEncoder, "cross": CrossEncoder}
+    return MeasuredCosts(kg, lambda tier, preset: kinds[tier](**settings[tier]), repeats)
+
+
+def test_every_part_of_every_tier_has_its_time_and_its_parameters(kg, settings):
+    costs = measured(kg, settings)
+    found = {tier: costs.of(tier, "quick") for tier in ("kge", "dual", "cross")}
+    for cost in found.values():
+        assert min(cost.preparing, cost.epoch, cost.look) > 0
+        assert 0 < cost.least <= cost.most
+    kge = ComplEx(**settings["kge"]).fit(kg)
+    later = [tier(**settings[tier.name]).fit(kg, earlier=kge) for tier in (DualEncoder, CrossEncoder)]
+    assert [cost.parameters for cost in found.values()] == [model.parameter_count for model in (kge, *later)]
+    assert 0 < costs.tuning(["kge"]) < costs.tuning(["kge", "dual", "cross"])
+
+
+def test_an_embedding_takes_about_what_is_estimated(kg, monkeypatch):
+    for clock in ("perf_counter", "monotonic"):  # what others do on this machine meanwhile must not count
+        monkeypatch.setattr(time, clock, time.process_time)
+    settings = {"kge": {"dim": 64, "epochs": 30, "valid_every": 10, "batch_size": 4, "patience": 100}}
+    measured(kg, settings).of("kge", "quick")  # warms up
+    estimated = measured(kg, settings).of("kge", "quick").most
+    history = ComplEx(**settings["kge"]).fit(kg).history_
+    assert estimated / 4 < history.seconds + history.preparing_seconds < estimated * 4  # the machine is shared
+
+
+def test_texts_whose_vectors_are_kept_take_no_time(kg, settings):
+    def reading_seconds():
+        base = load_base_model(settings["dual"]["base"])
+        return BlankEncoder(base, GraphTexts.of(kg, base, 64), trainable_layers=0).reading_seconds
+
+    assert reading_seconds() > 0
+    DualEncoder(**settings["dual"]).fit(kg)
+    assert reading_seconds() == 0
+
+
+def test_trials_multiply_the_first_tier(kg, settings):
+    assert measured(kg, settings, repeats=5).of("kge", "quick").epochs == 40
+
+
+def test_a_graph_without_valid_is_not_tuned(kg, settings):
+    bare = KnowledgeGraph("bare", kg.entities, kg.relations, kg.train, kg.valid[:0], kg.test)
+    costs = measured(bare, settings)
+    assert costs.of("kge", "quick").look == 0.0
+    assert costs.tuning(["kge"]) == 0.0
+
+
+@pytest.mark.parametrize("tier", ["kge", "dual", "cross"])
+def test_a_graph_without_triples_is_refused(kg, settings, tier):
+    empty = KnowledgeGraph("empty", kg.entities, kg.relations, kg.train[:0], kg.valid, kg.test)
+    with pytest.raises(DataError, match="empty has no train triples to learn from"):
+        measured(empty, settings).of(tier, "quick")
+
+
+def test_a_training_that_does_not_fit_the_memory_is_refused_before_it_is_tried(kg):
+    with pytest.raises(SettingsError, match="GB, and this machine has .* Lower dim or batch_size"):
+        MeasuredCosts(kg, lambda tier, preset: RESCAL(dim=100_000)).of("kge", "quick")
+
+
+def test_a_single_triple_of_valid_is_enough(kg, settings):
+    single = KnowledgeGraph("single", kg.entities, kg.relations, kg.train, kg.valid[:1], kg.test)
+    costs = measured(single, settings)
+    for tier in settings:
+        assert costs.of(tier, "quick").look > 0
+    assert costs.tuning(list(settings)) > 0
+
+
+def test_a_cost_counts_epochs_and_looks():
+    cost = TrainingCost(preparing=5.0, epoch=2.0, look=1.0, epochs=7, valid_every=3, parameters=0)
+    assert (cost.least, cost.most) == (5 + 6 + 1, 5 + 14 + 3)
+
+
+def test_a_line_through_two_sizes_is_followed(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+
+    def work(count):
+        clock[0] += 3 + count / 10
+
+    assert seconds_for(work, 1000) == pytest.approx(103)
+    assert seconds_for(work, 64) == pytest.approx(9.4)
+    assert seconds_for(work, 0) == 0
+
+
+def test_the_first_step_only_warms_up(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+
+    def steps(durations):
+        for seconds in durations:
+            clock[0] += seconds
+            yield None
+
+    assert seconds_per_step(steps([5.0, 0.1, 0.3])) == pytest.approx(0.2)
+    assert seconds_per_step(steps([5.0])) == pytest.approx(5.0)
+    assert seconds_per_step(steps([])) == 0.0

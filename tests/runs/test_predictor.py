@@ -25,7 +25,7 @@ def predictor(kg):
 
 def test_answers_are_new_named_and_in_the_order_of_their_probability(kg, predictor):
     known = set(map(tuple, kg.triples().tolist()))
-    for answers in predictor.predict(questions(kg), top=5):
+    for answers in predictor.answer(questions(kg), top=5):
         assert [answer.rank for answer in answers] == [1, 2, 3, 4, 5]
         probabilities = [answer.probability for answer in answers]
         assert probabilities == sorted(probabilities, reverse=True)
@@ -39,41 +39,41 @@ def test_answers_are_new_named_and_in_the_order_of_their_probability(kg, predict
 
 
 def test_known_facts_take_part_and_are_marked_if_they_are_wanted(kg, predictor):
-    (answers,) = predictor.predict(questions(kg)[:1], top=len(kg.entities), with_known=True)
+    (answers,) = predictor.answer(questions(kg)[:1], top=len(kg.entities), with_known=True)
     known = kg.known().of(questions(kg)[:1])[0]
     assert sorted(answer.id for answer in answers if answer.is_known) == sorted(kg.entities[i].id for i in known)
     assert len(answers) == len(kg.entities)
 
 
 def test_answers_come_with_what_they_have_cost(kg, predictor):
-    found = list(predictor.answered(questions(kg)[:3], top=2))
-    assert [(answered.pairs, answered.complete, len(answered.predictions)) for answered in found] == [(8, True, 2)] * 3
-    late = predictor.answered(questions(kg)[:1], deadline=Deadline(1e-9))
+    found = list(predictor.answer(questions(kg)[:3], top=2))
+    assert [(answered.pairs, answered.complete, len(answered)) for answered in found] == [(8, True, 2)] * 3
+    late = predictor.answer(questions(kg)[:1], deadline=Deadline(1e-9))
     assert [(answered.pairs, answered.complete) for answered in late] == [(0, False)]
 
 
 def test_improbable_answers_are_left_out(kg, predictor):
-    everyone = [answer for answers in predictor.predict(questions(kg)) for answer in answers]
-    probable = [answer for answers in predictor.predict(questions(kg), min_probability=0.3) for answer in answers]
+    everyone = [answer for answers in predictor.answer(questions(kg)) for answer in answers]
+    probable = [answer for answers in predictor.answer(questions(kg), min_probability=0.3) for answer in answers]
     assert probable == [answer for answer in everyone if answer.probability >= 0.3]
     assert 0 < len(probable) < len(everyone)
 
 
 def test_without_a_calibration_there_are_answers_and_no_probabilities(kg):
     predictor = Predictor(kg, Cascade(Noisy(kg)), None)
-    (answers,) = predictor.predict(questions(kg)[:1])
+    (answers,) = predictor.answer(questions(kg)[:1])
     assert {answer.probability for answer in answers} == {None}
     with pytest.raises(DataError, match="no probabilities to go by"):
-        next(predictor.predict(questions(kg)[:1], min_probability=0.5))
+        next(predictor.answer(questions(kg)[:1], min_probability=0.5))
     with pytest.raises(DataError, match="no probabilities to judge by"):
-        predictor.classify(kg.test[:1])
+        predictor.judge(kg.test[:1])
     with pytest.raises(DataError, match="no valid triples to choose a threshold on"):
         with_threshold(predictor)
 
 
 def test_no_answers_cannot_be_asked_for(kg, predictor):
-    with pytest.raises(SettingsError, match="the 0 best answers were asked for"):
-        next(predictor.predict(questions(kg), top=0))
+    with pytest.raises(SettingsError, match="top is 0, expected at least 1 answer"):
+        next(predictor.answer(questions(kg), top=0))
 
 
 class TestVerdicts:
@@ -82,8 +82,8 @@ class TestVerdicts:
         facts = set(map(tuple, kg.triples().tolist()))
         drawn = corrupted(kg.test, kg, np.random.default_rng(0))  # which knows nothing of test, so some are true
         false = np.array([triple for triple in drawn if tuple(triple.tolist()) not in facts])
-        right = [verdict.is_true for verdict in judging.classify(kg.test)]
-        wrong = [verdict.is_true for verdict in judging.classify(false)]
+        right = [verdict.is_true for verdict in judging.judge(kg.test)]
+        wrong = [verdict.is_true for verdict in judging.judge(false)]
         assert np.mean(right) > 0.7
         assert np.mean(wrong) < 0.3
         assert judging.calibration.threshold.accuracy > 0.7
@@ -91,8 +91,8 @@ class TestVerdicts:
     def test_a_triple_is_judged_alike_alone_and_in_company(self, kg, predictor):
         judging = with_threshold(predictor)
         triples = np.concatenate([kg.test[:20], kg.train[:20], corrupted(kg.test[:20], kg, np.random.default_rng(0))])
-        together = judging.classify(triples)
-        alone = [judging.classify(triple[None])[0] for triple in triples]
+        together = judging.judge(triples)
+        alone = [judging.judge(triple[None])[0] for triple in triples]
         assert [verdict.probability for verdict in together] == pytest.approx([one.probability for one in alone])
         assert [verdict.is_known for verdict in together[:40]] == [True] * 40
 
@@ -103,11 +103,11 @@ class TestVerdicts:
         assert not facts & set(map(tuple, false.tolist()))
 
     def test_a_threshold_must_be_chosen_first(self, kg, predictor):
-        with pytest.raises(SettingsError, match="no threshold was chosen yet"):
-            predictor.classify(kg.test)
+        with pytest.raises(SettingsError, match="no threshold has been chosen yet"):
+            predictor.judge(kg.test)
 
     def test_a_graph_of_two_entities_has_verdicts(self):
         two = KnowledgeGraph.from_triples([("a", "r", "b")], valid=[("b", "r", "a")])
         cascade = Cascade(Noisy(two))
         judging = with_threshold(Predictor(two, cascade, calibrate(cascade, two)))
-        assert len(judging.classify(two.train)) == 1
+        assert len(judging.judge(two.train)) == 1

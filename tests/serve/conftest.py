@@ -53,7 +53,7 @@ def words_folder(tmp_path_factory, tiny_model) -> Path:
 def plain_folder(tmp_path_factory) -> Path:
     """A run with an embedding alone."""
     kg, folder = words_graph(), tmp_path_factory.mktemp("runs") / "plain"
-    return cascader.save_run(folder, kg, {"kge": ComplEx(dim=8, epochs=5).fit(kg)}).folder
+    return cascader.save_run(folder, kg, {"kge": ComplEx(dim=8, epochs=5).fit(kg)}).folder.path
 
 
 @contextmanager

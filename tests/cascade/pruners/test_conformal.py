@@ -84,17 +84,6 @@ def test_golds_that_are_masked_count_as_lost():
     assert ConformalTopK(0.9).fit([ScoredQueries(block.queries, scores)]).uncovered_sides == ("head", "tail")
 
 
-def test_both_sides_of_a_triple_are_learnt_from_together():
-    from cascader.cascade.pruners.examples import Examples
-
-    kg = random_graph()
-    blocks = score_in_blocks(Frequency().fit(kg), Queries.from_triples(kg.valid).with_known(kg.known_before("valid")))
-    first, second = Examples.collect(blocks, "compact").split(0.5, seed=0)
-    of_first, of_second = ({tuple(triple) for triple in half.triples.tolist()} for half in (first, second))
-    assert not of_first & of_second
-    assert len(first) == 2 * len(of_first)
-
-
 @pytest.mark.parametrize("share", [0, 1, 2.0, float("nan")])
 def test_a_coverage_outside_its_range_is_an_error(share):
     with pytest.raises(SettingsError, match="coverage is .*, expected a number above 0 and below 1"):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cascader.cascade.pruners import ScoredQueries, score_in_blocks
+from cascader.cascade.pruners import Examples, ScoredQueries, score_in_blocks
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
 from cascader.graph import KnowledgeGraph, Queries
@@ -55,3 +55,12 @@ def test_without_golds_there_is_nothing_to_learn():
     seen = ScoredQueries(Queries(np.array([0]), np.array([0]), np.array([True])), np.ones((1, 3)))
     with pytest.raises(DataError, match="these queries have no gold answers"):
         _ = seen.ranks
+
+
+def test_both_sides_of_a_triple_are_learnt_from_together():
+    kg = random_graph()
+    blocks = score_in_blocks(Frequency().fit(kg), Queries.from_triples(kg.valid).with_known(kg.known_before("valid")))
+    first, second = Examples.collect(blocks, "compact").split(0.5, seed=0)
+    of_first, of_second = ({tuple(triple) for triple in half.triples.tolist()} for half in (first, second))
+    assert not of_first & of_second
+    assert len(first) == 2 * len(of_first)

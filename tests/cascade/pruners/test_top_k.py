@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
-from cascader.cascade.pruners import ScoredQueries, StaticTopK, TopK
+from cascader.cascade.pruners import Capped, ScoredQueries, StaticTopK, TopK
 from cascader.errors import SettingsError
 from cascader.graph import Queries
 from tests.cascade.pruners.worlds import coverage, world
 from tests.contracts import LearningPrunerContract, PrunerContract
+from tests.contracts.pruner import a_block
 
 
 class TestTopK(PrunerContract):
@@ -16,6 +17,11 @@ class TestTopK(PrunerContract):
 class TestStaticTopK(LearningPrunerContract):
     def unfitted(self):
         return StaticTopK(quantile=0.8)
+
+
+class TestCapped(PrunerContract):
+    def make(self, seen):
+        return Capped(3, StaticTopK(0.9).fit(seen))
 
 
 def golds_at(ranks, predicts_tail):
@@ -63,3 +69,14 @@ def test_a_quantile_outside_its_range_is_an_error(quantile):
 def test_no_fewer_than_one_candidate_can_be_kept(k):
     with pytest.raises(SettingsError, match="expected a whole number, at least 1 candidate"):
         TopK(k)
+
+
+def test_what_is_fewer_stays_fewer():
+    block = a_block()
+    assert Capped(9, TopK(4)).keep(block.queries, block.scores).counts.max() == 4
+    assert Capped(2, TopK(4)).keep(block.queries, block.scores).counts.max() == 2
+
+
+def test_a_limit_of_none_is_an_error():
+    with pytest.raises(SettingsError, match="k is 0, expected at least 1 candidate"):
+        Capped(0, TopK(4))

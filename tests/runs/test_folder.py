@@ -12,7 +12,8 @@ import pytest
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Queries
 from cascader.models.text import CrossEncoder
-from cascader.runs import hash_of_tier, keep_graph, keep_tier, load_scorer, stored_tier
+from cascader.runs import RunFolder
+from cascader.runs.folder import load_scorer
 from cascader.scoring import ScoreStore, StoredScorer
 from cascader.scoring.engines import Call, LocalEngine
 from cascader.storage import LOCK
@@ -35,9 +36,10 @@ def retrained(toy, model):
 
 @pytest.fixture
 def run(toy, model, tmp_path):
-    keep_graph(tmp_path / "run", toy)
-    keep_tier(tmp_path / "run", "cross", model)
-    return tmp_path / "run"
+    folder = RunFolder(tmp_path / "run")
+    folder.save_graph(toy)
+    folder.save_tier("cross", model)
+    return folder
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def queries(toy):
 
 
 def loaded_from(run):
-    return load_scorer(run, "cross", hash_of_tier(run, "cross"))
+    return load_scorer(run.path, "cross", run.tier_hash("cross"))
 
 
 @pytest.mark.parametrize("shard_pairs", [3, 20, 8192])
@@ -58,7 +60,7 @@ def test_the_scores_do_not_depend_on_the_size_of_the_shards(toy, model, queries,
 
 @pytest.mark.slow
 def test_two_processes_write_what_one_writes(toy, model, run, queries, tmp_path):
-    scores, load = {}, Call(load_scorer, (run, "cross", hash_of_tier(run, "cross")))
+    scores, load = {}, Call(load_scorer, (run.path, "cross", run.tier_hash("cross")))
     for processes in (1, 2):
         store = ScoreStore(tmp_path / str(processes), IDENTITY, shard_pairs=20)
         with LocalEngine(processes) as engine:
@@ -70,28 +72,28 @@ def test_two_processes_write_what_one_writes(toy, model, run, queries, tmp_path)
 
 
 def test_a_runs_tier_keeps_its_scores_and_another_model_starts_anew(toy, model, retrained, run, queries):
-    first = stored_tier(run, "cross", model, toy)
+    first = run.stored("cross", model, toy)
     scores = first.score_all(queries)
     assert first.pairs_computed == first.pairs_asked
-    again = stored_tier(run, "cross", loaded_from(run), toy)
+    again = run.stored("cross", loaded_from(run), toy)
     np.testing.assert_array_equal(again.score_all(queries), scores)
     assert again.pairs_computed == 0
-    keep_tier(run, "cross", retrained)
-    other = stored_tier(run, "cross", loaded_from(run), toy)
+    run.save_tier("cross", retrained)
+    other = run.stored("cross", loaded_from(run), toy)
     assert np.abs(other.score_all(queries) - scores).max() > 1e-3
     assert other.pairs_computed == other.pairs_asked
 
 
 def test_a_worker_never_scores_with_a_model_that_was_trained_since(retrained, run):
-    before = hash_of_tier(run, "cross")
-    keep_tier(run, "cross", retrained)
+    before = run.tier_hash("cross")
+    run.save_tier("cross", retrained)
     with pytest.raises(DataError, match="tier 'cross' of .* has been trained again since"):
-        load_scorer(run, "cross", before)
+        load_scorer(run.path, "cross", before)
 
 
 def test_a_tier_that_is_not_trained_has_no_scores_to_keep(toy, model, tmp_path):
-    with pytest.raises(SettingsError, match="has no trained tier 'cross', so its scores cannot be kept"):
-        stored_tier(tmp_path, "cross", model, toy)
+    with pytest.raises(SettingsError, match="has no trained tier 'cross' whose scores could be stored"):
+        RunFolder(tmp_path).stored("cross", model, toy)
 
 
 class Noting:
