@@ -220,7 +220,7 @@ def emit_plan(plan: FitPlan, request: FitRequest) -> None:
         emit("plan", "No language models: the graph has no texts for them to read.")
     _emit_too_small(plan)
     if plan.is_measured:
-        emit("plan", "Estimated from a moment of each training; one that no longer gains on valid ends sooner.")
+        emit("plan", "Estimated from a few steps of each training; a tier that stops improving on valid ends sooner.")
 
 
 def _has_texts(kg: KnowledgeGraph) -> bool:
@@ -260,7 +260,7 @@ def _emit_trained(tier: str, history: TrainingHistory) -> None:
         emit("trained", f"Fitted {tier}: it has no epochs to train.")
         return
     best = (
-        f", best on valid after {history.best_epoch}"
+        f", best on valid after epoch {history.best_epoch}"
         if history.best_epoch
         else "; there are no valid triples to choose the best on"
     )

@@ -48,8 +48,8 @@ class Calibration:
         """One line for a person."""
         seen = self.reliability
         return (
-            f"Probabilities: {seen.error_after:.3f} from the truth on average, {seen.error_before:.3f} before they "
-            f"were calibrated, on {seen.answers:,} top answers of valid with {seen.golds:,} golds."
+            f"Probabilities are off by {seen.error_after:.3f} on average ({seen.error_before:.3f} before calibration), "
+            f"measured on {seen.answers:,} top answers of valid, {seen.golds:,} of them right."
         )
 
     def as_dict(self) -> dict[str, Any]:
