@@ -2,7 +2,7 @@
 
 A fixed random sample of test queries is asked. The ensemble reads every entity with every question; its alpha
 is the best on as large a sample of valid. The cascade is the one that valid chose. Scores are kept in the run's folder,
-so that an interrupted benchmark goes on. Usage: python bench/cascade.py RUN [--queries N]
+so an interrupted benchmark resumes. Usage: python bench/cascade.py RUN [--queries N]
 """
 
 import argparse
@@ -13,7 +13,7 @@ import numpy as np
 from cascader.cascade import Cascade, MeteredCascade
 from cascader.cascade.alphas import best_sum
 from cascader.evaluation.protocol import mean_reciprocal_rank
-from cascader.graph import Queries, Triples
+from cascader.graph import KnownAnswers, Queries, Triples
 from cascader.runs import load_run
 from cascader.tuning import Budget, Trial
 from measuring import report
@@ -31,7 +31,7 @@ def main() -> None:
     arguments = parser.parse_args()
     run = load_run(arguments.run)
     kg = run.kg
-    queries, known = _sample(kg.test, arguments.queries), kg.known()
+    queries, known = _sample(kg.test, arguments.queries).with_known(kg.known_before("test")), kg.known()
     reader, tuned = run.scorers()[READER], run.tuned()
     chosen = tuned.plan(Budget(), 1).trial
     later = [tier for tier in chosen.cascade.tiers if tier.name == READER]
@@ -40,9 +40,8 @@ def main() -> None:
     ensemble = mean_reciprocal_rank(earlier.then(reader, alpha=alpha, name=READER), queries, known)
     questions = len(queries.unique()[0])
     full_calls = questions * len(kg.entities)
-    masked = kg.known(("train", "valid"))
-    rows = [_row(trial, queries, masked, known) for trial in tuned.trials if trial.tiers == chosen.tiers]
-    ours = _row(chosen, queries, masked, known)
+    rows = [_row(trial, queries, known) for trial in tuned.trials if trial.tiers == chosen.tiers]
+    ours = _row(chosen, queries, known)
     report(
         "cascade",
         {"calls_full_over_cascade": full_calls / max(ours["calls"], 1)},
@@ -66,7 +65,7 @@ def _sample(triples: Triples, count: int) -> Queries:
     return everything[np.sort(np.random.default_rng(0).choice(len(everything), count, replace=False))]
 
 
-def _row(trial: Trial, queries: Queries, masked: object, known: object) -> dict[str, object]:
+def _row(trial: Trial, queries: Queries, known: KnownAnswers) -> dict[str, object]:
     """What a tuned cascade reaches on the sample, and how many pairs it reads for that."""
     cascade = MeteredCascade(trial.cascade)
     mrr = mean_reciprocal_rank(cascade, queries, known)

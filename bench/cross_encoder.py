@@ -26,11 +26,12 @@ from cascader.cascade import TopK
 from cascader.datasets import load_graph
 from cascader.errors import SettingsError
 from cascader.graph import Candidates, KnowledgeGraph, Queries
-from cascader.models.embeddings import ComplEx, preset
+from cascader.models.embeddings import ComplEx
+from cascader.models.presets import preset
 from cascader.models.text import CrossEncoder
 from cascader.models.text.precision import UpperLayers, in_int8
 from cascader.models.text.texts import phrase_of, text_of
-from cascader.runs import finish_run, is_finished, keep_graph, keep_tier, load_tier, tier_folder
+from cascader.runs import RunFolder
 from cascader.storage import read_json
 from cascader.tuning import best_reranking
 from measuring import in_own_process, median, report
@@ -38,7 +39,7 @@ from measuring import in_own_process, median, report
 TOP = 50
 #: Where the cross encoders of the three runs are split.
 SPLITS = {"whole": 0, "split": 3, "partial": 5}
-MINUTES = 3.0
+TIME_LIMIT = 180.0  # seconds, for each cross encoder
 PEER_BATCH = 32  # its own default
 RUNS = Path("runs") / "bench"
 #: By name: which run, and in what its upper layers compute.
@@ -67,7 +68,7 @@ class Job:
         kg = load_graph("repodb")
         for folder in runs.values():
             _check_run(folder, kg)
-        kge = load_tier(runs["whole"], "kge", kg)
+        kge = RunFolder(runs["whole"]).load_tier("kge", kg)
         distinct = Queries.from_triples(kg.test).unique()[0]
         chosen = np.random.default_rng(0).permutation(len(distinct))[: max(1, pair_count // TOP)]
         queries = distinct[np.sort(chosen)]
@@ -75,16 +76,18 @@ class Job:
 
     def cross_encoder(self, run: str, precision: str) -> CrossEncoder:
         """A run's cross encoder, computing as told, whatever it was saved with."""
-        cross: CrossEncoder = load_tier(self.runs[run], "cross", self.kg)
+        cross: CrossEncoder = RunFolder(self.runs[run]).load_tier("cross", self.kg)
         layers = UpperLayers(cross._encoder.upper, cross._head).eval()
         cross._layers = in_int8(layers, cross._base.width) if precision == "int8" else layers
         return cross
 
 
 def _check_run(folder: Path, kg: KnowledgeGraph) -> None:
-    about = read_json(folder / "run.json")
+    about = RunFolder(folder).metadata()
     if about["data_hash"] != kg.data_hash or not {"kge", "cross"} <= set(about["tiers"]):
-        raise SettingsError(f"{folder} is no run of repodb with the tiers kge and cross. Name another, or none.")
+        raise SettingsError(
+            f"{folder} is not a run of repodb with the tiers kge and cross. Choose another, or none: then one is trained."
+        )
 
 
 class Peer:
@@ -201,17 +204,18 @@ def run_all(arguments: argparse.Namespace) -> None:
     )
 
 
-def train_if_missing(folder: Path, split_layer: int) -> None:
+def train_if_missing(path: Path, split_layer: int) -> None:
     """Train a short run: what is measured is mostly speed, but the weights should be able to rerank."""
-    if is_finished(folder):
+    folder = RunFolder(path)
+    if folder.is_complete:
         return
     kg = load_graph("repodb")
-    keep_graph(folder, kg)
+    folder.save_graph(kg)
     kge = ComplEx(**preset("complex", "quick", kg.name)).fit(kg)
-    keep_tier(folder, "kge", kge)
+    folder.save_tier("kge", kge)
     cross = CrossEncoder(split_layer=split_layer, rounds=8, valid_every=8)
-    keep_tier(folder, "cross", cross.fit(kg, tier_folder(folder, "cross"), MINUTES, earlier=kge))
-    finish_run(folder, kg, "quick")
+    folder.save_tier("cross", cross.fit(kg, folder=folder.tier("cross"), time_limit=TIME_LIMIT, earlier=kge))
+    folder.mark_complete(kg, "quick", {"kge": kge.name, "cross": cross.name})
 
 
 def _split_layer(folder: Path) -> int:

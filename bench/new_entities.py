@@ -12,7 +12,7 @@ import cascader
 from cascader.cascade import Cascade
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import KnowledgeGraph, KnownAnswers, Queries
-from cascader.runs.new_entities import about_new
+from cascader.runs import for_new_entities
 from cascader.scoring.scorer import Scorer
 from cascader.tuning import tune_alpha
 from measuring import report
@@ -33,9 +33,9 @@ def main() -> None:
     both = Cascade(kge, name="kge").then(dual, alpha=alpha, name="dual")
     tiers, entities = {"kge": kge, "dual": dual}, [whole.entities[drug] for drug in new]
     scorers: dict[str, Scorer] = {
-        "text_tiers": about_new(Cascade(dual, name="dual"), tiers, entities, kg),
-        "estimated_tier_1": about_new(Cascade(kge, name="kge"), tiers, entities, kg),
-        "cascade": about_new(both, tiers, entities, kg),
+        "text_tiers": for_new_entities(Cascade(dual, name="dual"), tiers, entities, kg),
+        "estimated_tier_1": for_new_entities(Cascade(kge, name="kge"), tiers, entities, kg),
+        "cascade": for_new_entities(both, tiers, entities, kg),
         "frequency": cascader.Frequency().fit(kg),
     }
     queries = Queries.from_triples(triples, "tail")
@@ -59,7 +59,7 @@ def main() -> None:
 def without(kg: KnowledgeGraph, count: int, seed: int) -> tuple[KnowledgeGraph, np.ndarray, np.ndarray]:
     """The graph without some heads and all their facts; who they are; and their facts, by their places among them.
 
-    They stay in the list of entities, where nothing is learnt of them and no gold is one of them.
+    They stay in the list of entities, where nothing is learned of them and no gold is one of them.
     """
     heads = np.unique(kg.train[:, 0])
     new = np.sort(np.random.default_rng(seed).permutation(heads)[:count])

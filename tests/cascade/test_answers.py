@@ -64,8 +64,8 @@ def test_what_was_read_is_blended_and_lifted_alike_above_the_best_that_was_not(t
 
 def test_where_nothing_is_lifted_what_was_read_is_blended_and_no_more(toy):
     second = ComplEx(dim=4, epochs=1).fit(toy)
-    cascade = Cascade(Frequency().fit(toy), known=toy.known(("train",)))
-    cascade = cascade.then(second, alpha=0.2, keep=TopK(2), fusion=Fusion(pruned="unchanged"))
+    fusion = Fusion(pruned="unchanged")
+    cascade = Cascade(Frequency().fit(toy)).then(second, alpha=0.2, keep=TopK(2), fusion=fusion)
     read, _ = traces_of(toy, cascade)
     assert len(read) == 2
     for first, second in read:

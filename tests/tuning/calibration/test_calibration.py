@@ -76,18 +76,18 @@ def test_the_errors_are_those_of_the_bins_on_half_of_the_questions(kg):
 
 def test_what_judges_the_probabilities_has_not_taught_them(kg, monkeypatch):
     """Whatever the judged half of the questions says, the curve that is judged, and its kind, stay as they are."""
-    from cascader.tuning.calibration import calibrator
+    from cascader.tuning.calibration import calibration
 
     judged = []
 
-    def remembered(curve, answers, judge=calibrator._judged):
+    def remembered(curve, answers, judge=calibration._judged):
         judged.append((curve, answers))
         return judge(curve, answers)
 
-    monkeypatch.setattr(calibrator, "_judged", remembered)
+    monkeypatch.setattr(calibration, "_judged", remembered)
     calibrate(Cascade(Noisy(kg)), kg)
     before = list(judged)
-    answers_of = calibrator._answers
+    answers_of = calibration._answers
 
     def with_others_judged(*arguments):
         found = answers_of(*arguments)
@@ -97,7 +97,7 @@ def test_what_judges_the_probabilities_has_not_taught_them(kg, monkeypatch):
                 found[place] = replace(found[place], is_gold=~found[place].is_gold)
         return found
 
-    monkeypatch.setattr(calibrator, "_answers", with_others_judged)
+    monkeypatch.setattr(calibration, "_answers", with_others_judged)
     judged.clear()
     calibrate(Cascade(Noisy(kg)), kg)
     assert [curve for curve, _ in judged] == [curve for curve, _ in before]
