@@ -86,7 +86,7 @@ def _check_run(folder: Path, kg: KnowledgeGraph) -> None:
     about = RunFolder(folder).metadata()
     if about["data_hash"] != kg.data_hash or not {"kge", "cross"} <= set(about["tiers"]):
         raise SettingsError(
-            f"{folder} is not a run of repodb with the tiers kge and cross. Choose another, or none: then one is trained."
+            f"{folder} is not a run of repodb with the tiers kge and cross. Choose another, or none to train one."
         )
 
 

@@ -25,6 +25,7 @@ def mine(run, tmp_path, monkeypatch):
     return Path("runs/mine")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 def test_every_command_of_the_guide_works(mine):
     start, asking = BLOCK.findall(DOCUMENT.read_text(encoding="utf-8"))

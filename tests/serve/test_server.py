@@ -49,6 +49,7 @@ def address(server):
     return server[1]
 
 
+@pytest.mark.slow
 def test_every_request_is_a_line_of_json_without_the_token(address, log):
     assert fetch(f"{address}/api/health", Authorization="Bearer wrong")[0] == 401
     assert fetch(f"{address}/api/batch", {"questions": [QUESTION] * 3}, **TOKEN)[0] == 200
@@ -74,6 +75,7 @@ def begun(address, count):
     return connections
 
 
+@pytest.mark.slow
 def test_a_slow_client_keeps_nobody_waiting(address):
     slow = begun(address, 20)
     with ThreadPoolExecutor(8) as clients:
@@ -85,6 +87,7 @@ def test_a_slow_client_keeps_nobody_waiting(address):
         connection.close()
 
 
+@pytest.mark.slow
 def test_told_to_end_it_waits_for_slow_clients_only_so_long(server):
     process, address = server
     slow = begun(address, 2)
@@ -94,6 +97,7 @@ def test_told_to_end_it_waits_for_slow_clients_only_so_long(server):
         connection.close()
 
 
+@pytest.mark.slow
 def test_interrupted_it_ends_well_and_interrupted_again_at_once(plain_folder):
     with server_of(plain_folder) as (process, address):
         assert fetch(f"{address}/api/answer", QUESTION)[0] == 200
@@ -127,6 +131,7 @@ def test_small_answers_are_sent_at_once():
         assert asyncio.run(accepted_socket_option(listener)) == 1
 
 
+@pytest.mark.slow
 def test_it_goes_on_when_the_run_is_removed(words_folder, tmp_path):
     folder = shutil.copytree(words_folder, tmp_path / "words")
     with server_of(folder) as (process, address):

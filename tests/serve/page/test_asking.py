@@ -4,7 +4,11 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.serve.page.conftest import QUESTION, asked, names, settled
+
+pytestmark = pytest.mark.slow  # in a browser
 
 
 def test_an_empty_page_offers_questions_and_the_report(opened):

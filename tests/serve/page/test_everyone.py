@@ -10,6 +10,7 @@ from tests.serve.page.conftest import HOSTILE, NARROW, QUESTION, WIDE, asked, se
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
 
 PICTURES = Path(__file__).parents[3] / "artefacts" / "page"
+pytestmark = pytest.mark.slow  # in a browser
 TOKEN = "a token of the tests"  # noqa: S105
 
 
