@@ -178,7 +178,7 @@ def test_an_address_that_is_none_is_an_error_in_one_sentence(run, plain_folder):
 def test_a_folder_without_a_run_is_an_error_in_one_sentence(run, tmp_path):
     code, err = serve(run, tmp_path, "--port", 0)
     assert code == 2
-    assert "holds no finished run" in err
+    assert "holds no complete run" in err
 
 
 @pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
