@@ -31,6 +31,11 @@ def numbers_in(value):
 class NewPruner:
     """A pruner that the report has never heard of."""
 
+    kind = "brand_new"
+
+    def __str__(self):
+        return "brand_new, coverage 0.5"
+
     def keep(self, queries, scores):
         return TopK(3).keep(queries, scores)
 
