@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from cascader.durations import format_duration, parse_duration
 from cascader.errors import SettingsError
-from cascader.runs import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,6 @@ def _version_of(path: Path) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-logger = logging.getLogger(__name__)
 #: A question reads some ten pairs: a file for each would cost more than to read them.
 WAITING_PAIRS = 8192
 

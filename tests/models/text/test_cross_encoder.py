@@ -99,9 +99,9 @@ def test_a_dry_run_leaves_a_model_that_scores(toy, kind):
 def test_in_a_cascade_only_what_survives_is_read_and_identical_pairs_once(toy, tiny_model):
     model = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=1).fit(toy)
     first, known = Frequency().fit(toy), toy.known(("train",))
-    queries = Queries.from_triples(toy.triples())
+    queries = Queries.from_triples(toy.triples()).with_known(known)
     counted = Counted(model)
-    cascade = Cascade(first, known=known).then(counted, alpha=0.0, keep=TopK(3))
+    cascade = Cascade(first).then(counted, alpha=0.0, keep=TopK(3))
     scores = cascade.score_all(queries)
     questions = queries.unique()[0]
     assert 0 < counted.pair_count <= 3 * len(questions)
