@@ -1,4 +1,4 @@
-"""Tiers, one after the other: each reweights what the ones before it said."""
+"""A cascade of tiers, each of which changes the scores of those before it."""
 
 from cascader.cascade.answers import Answer, Trace, answers_of, known_mask
 from cascader.cascade.blend import Alpha, Fusion, Pruned, Scale, blend, blend_all, mask_known, rerank

@@ -1,4 +1,4 @@
-"""The weight between two tiers, chosen on valid, for each side by itself."""
+"""Choose alpha, the weight between two tiers, on valid and separately for each side."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,49 +16,51 @@ from cascader.scoring.scorer import Scorer
 
 #: From .05 to .95, as in the paper.
 ALPHAS = np.linspace(0.05, 0.95, 19)
-#: So many queries of its own a relation needs before its own best alpha counts as much as everyone's.
+#: The number of queries at which a relation's own best alpha counts as much as the overall one.
 _SHRINKAGE = 50
 
 
 @dataclass(frozen=True)
 class TunedBlend:
-    """How good two tiers are together at best."""
+    """The best alpha for two tiers, and the valid MRR they reach with it."""
 
     alpha: Alpha
     mrr: float
 
 
 def tune_alpha(earlier: Scorer, later: Scorer, kg: KnowledgeGraph) -> Alpha:
-    """The alpha with the best valid MRR on each side; both scorers see each valid question once.
+    """Return the alpha with the best valid MRR on each side; both scorers answer each valid question once.
 
     >>> from cascader import Frequency, KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("a", "r", "b"), ("a", "r", "c")], valid=[("b", "r", "c")])
-    >>> tune_alpha(Frequency().fit(kg), Frequency().fit(kg), kg).tail  # both are the same, so any weight would do
+    >>> tune_alpha(Frequency().fit(kg), Frequency().fit(kg), kg).tail  # both are the same, so any weight will do
     0.05
     """
     if len(kg.valid) == 0:
-        raise DataError(f"{kg.name} has no valid triples to choose alpha on. Give alpha yourself, or hold some back.")
+        raise DataError(
+            f"{kg.name} has no valid triples to choose alpha on. Set alpha yourself, or hold some triples out."
+        )
     return best_sum(earlier, later, kg, Queries.from_triples(kg.valid)).alpha
 
 
 def best_sum(earlier: Scorer, later: Scorer, kg: KnowledgeGraph, queries: Queries, scale: Scale = "raw") -> TunedBlend:
-    """The best sum of two tiers on some queries of valid."""
+    """Find the best weighted sum of two tiers on the given valid queries."""
     return _best(_sums(earlier, later, kg, queries, scale), queries)
 
 
 def relation_alphas(earlier: Scorer, later: Scorer, kg: KnowledgeGraph, queries: Queries, scale: Scale) -> Alpha:
-    """An alpha for each relation and side, drawn towards the one for all the more, the fewer queries it has."""
+    """Choose an alpha for each relation and side; the fewer queries it has, the closer it is to the overall alpha."""
     reciprocal = _sums(earlier, later, kg, queries, scale)
-    of_all = _best(reciprocal, queries).alpha
+    overall = _best(reciprocal, queries).alpha
     relations = {}
     for relation in np.unique(queries.relations):
         weights = []
-        for asked, common in ((~queries.predicts_tail, of_all.head), (queries.predicts_tail, of_all.tail)):
-            own = asked & (queries.relations == relation)
+        for on_side, common in ((~queries.predicts_tail, overall.head), (queries.predicts_tail, overall.tail)):
+            own = on_side & (queries.relations == relation)
             best = ALPHAS[reciprocal[:, own].sum(axis=1).argmax()]
             weights.append(float((own.sum() * best + _SHRINKAGE * common) / (own.sum() + _SHRINKAGE)))
         relations[int(relation)] = (weights[0], weights[1])
-    return Alpha(of_all.head, of_all.tail, relations)
+    return Alpha(overall.head, overall.tail, relations)
 
 
 def best_reranking(
@@ -69,7 +71,7 @@ def best_reranking(
     keep: Pruner,
     fusion: Fusion = Fusion(),  # noqa: B008 - a frozen value
 ) -> TunedBlend:
-    """The best that a later tier makes of an earlier one's candidates, on some queries of valid."""
+    """Find the best reranking of the earlier tier's candidates by the later one, on the given valid queries."""
     queries = queries.with_known(kg.known_before("valid"))
     reciprocal = np.empty((len(ALPHAS), len(queries)))
     for block in iter_blocks(queries, kg.known(known_splits("valid")), "choosing alpha"):
@@ -93,16 +95,16 @@ def best_reranking(
 def ranks_below(
     block: Block, scores: FloatArray, masked: FloatArray, kept: Candidates, later: FloatArray, fusion: Fusion
 ) -> FloatArray:
-    """The golds' ranks for every alpha, where the pruned stand below all that was read; shape (alphas, queries).
+    """Rank the golds for every alpha when pruned candidates rank below all kept ones; shape (alphas, queries).
 
-    A gold that was pruned has the same rank whatever alpha is, and one that was read only competes with what was read:
-    so but for one look at all entities, the candidates are enough.
+    The rank of a pruned gold does not depend on alpha, and a kept gold only competes with other kept candidates. So all
+    entities are ranked once, and after that the candidates are enough.
     """
     once = rerank(scores, masked, kept, later, _same(float(ALPHAS[0]), scores), fusion)
     ranks = np.tile(block.rank(once).filtered.mean, (len(ALPHAS), 1))
     earlier = scaled_candidates(scores[kept.rows, kept.ids], kept, fusion.scale)
     later = scaled_candidates(later, kept, fusion.scale)
-    # Each query has the candidates of its question, but for known answers other than its own gold.
+    # Each query has the candidates of its question, except known answers other than its own gold.
     rows, places = _candidates_of(block, kept)
     is_gold = kept.ids[places] == block.golds[rows]
     known = np.isin(
@@ -118,13 +120,13 @@ def ranks_below(
         blended = blend(earlier, later, np.float32(alpha) * np.ones(1, np.float32))
         margins = blended[places], blended[gold_of[rows]]
         above = np.bincount(rows[np.greater(*margins)], minlength=len(block.golds))
-        level = np.bincount(rows[np.equal(*margins)], minlength=len(block.golds))  # the gold itself included
+        level = np.bincount(rows[np.equal(*margins)], minlength=len(block.golds))  # includes the gold itself
         ranks[i, read] = above[read] + (1 + level[read]) / 2
     return ranks
 
 
 def _candidates_of(block: Block, kept: Candidates) -> tuple[IntArray, IntArray]:
-    """For each query of a block and each candidate of its question: the query, and the candidate's place."""
+    """Pair each query of a block with each candidate of its question: rows of queries, positions of candidates."""
     counts = kept.counts[block.rows]
     rows = np.repeat(np.arange(len(block.rows)), counts)
     return rows, kept.offsets[block.rows][rows] + positions_within(counts)
@@ -145,7 +147,7 @@ def _sums(earlier: Scorer, later: Scorer, kg: KnowledgeGraph, queries: Queries, 
 def _reciprocal_ranks(
     fused: Callable[[Queries], Callable[[FloatArray], FloatArray]], kg: KnowledgeGraph, queries: Queries
 ) -> FloatArray:
-    """Try all alphas on each block of questions, whose scores are computed once; shape (alphas, queries)."""
+    """Try every alpha on each block of questions, scoring each block once; shape (alphas, queries)."""
     reciprocal = np.empty((len(ALPHAS), len(queries)))
     for block in iter_blocks(queries, kg.known(known_splits("valid")), "choosing alpha"):
         at = fused(block.questions)
@@ -156,8 +158,8 @@ def _reciprocal_ranks(
 
 
 def _best(reciprocal: FloatArray, queries: Queries) -> TunedBlend:
-    """The alpha with the highest sum of reciprocal ranks, for each side by itself."""
+    """Choose the alpha with the highest sum of reciprocal ranks, separately for each side."""
     sides = ~queries.predicts_tail, queries.predicts_tail
-    sums = [reciprocal[:, asked].sum(axis=1) for asked in sides]
-    head, tail = (float(ALPHAS[of_alpha.argmax()]) for of_alpha in sums)
-    return TunedBlend(Alpha(head, tail), float(sum(of_alpha.max() for of_alpha in sums) / len(queries)))
+    sums = [reciprocal[:, on_side].sum(axis=1) for on_side in sides]
+    head, tail = (float(ALPHAS[per_alpha.argmax()]) for per_alpha in sums)
+    return TunedBlend(Alpha(head, tail), float(sum(per_alpha.max() for per_alpha in sums) / len(queries)))

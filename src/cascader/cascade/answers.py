@@ -1,4 +1,4 @@
-"""Answers to questions: the best entities, and for each what every tier made of it."""
+"""Answers to questions: the best entities, each with the trace of how every tier scored it."""
 
 from dataclasses import dataclass
 
@@ -10,17 +10,17 @@ from cascader.graph import BoolArray, FloatArray, IntArray, KnownAnswers, Querie
 
 @dataclass(frozen=True)
 class Trace:
-    """What one tier made of an answer."""
+    """How one tier scored and ranked an answer."""
 
     tier: str
-    score: float | None  # the tier's own; None: it was never asked
-    blended: float  # with those of the tiers before it
-    rank: int  # after it, among all that is not hidden
+    score: float | None  # the tier's own; None: it did not score the answer
+    blended: float  # with the scores of the tiers before it
+    rank: int  # after this tier, among the entities that are not hidden
     alpha: float  # the weight of the tiers before it
-    pruned: str = ""  # why the tier was not asked; empty: it was
+    pruned: str = ""  # why the tier did not score it; empty: it did
 
     def in_words(self) -> str:
-        """One line for a person."""
+        """Describe the trace in one readable line."""
         if self.pruned:
             return f"{self.tier}: not read ({self.pruned}), rank {self.rank}"
         return f"{self.tier}: score {self.score:.3f}, weight {1 - self.alpha:.2f}, rank {self.rank}"
@@ -31,14 +31,14 @@ class Answer:
     """An entity as the answer to a question."""
 
     entity: int
-    rank: int  # among all that is not hidden
+    rank: int  # among the entities that are not hidden
     score: float
     is_known: bool
     trace: tuple[Trace, ...]
 
 
 def answers_of(steps: list[Step], top: int, *, hidden: BoolArray, is_known: BoolArray) -> list[list[Answer]]:
-    """The `top` answers of each query of these steps, best first, without the `hidden`; masks (queries, entities)."""
+    """List each query's `top` answers, best first, leaving out `hidden` ones; both masks are (queries, entities)."""
     orders = [_order(step.blended, hidden) for step in steps]
     ranks = [_ranks(order) for order in orders]
     shown = np.minimum(top, (~hidden).sum(axis=1))
@@ -49,7 +49,7 @@ def answers_of(steps: list[Step], top: int, *, hidden: BoolArray, is_known: Bool
 
 
 def trace_of(steps: list[Step], ranks: list[IntArray], row: int, entity: int) -> tuple[Trace, ...]:
-    """What every tier made of an entity, in the order of the tiers."""
+    """Trace an entity through every tier, in order."""
     return tuple(
         _trace(step, row, entity, rank=int(rank[row, entity]), rank_before=int(before[row, entity]))
         for step, rank, before in zip(steps, ranks, [ranks[0], *ranks], strict=False)
@@ -69,7 +69,7 @@ def _answer(steps: list[Step], ranks: list[IntArray], row: int, entity: int, is_
 def _trace(step: Step, row: int, entity: int, *, rank: int, rank_before: int) -> Trace:
     blended, alpha = float(step.blended[row, entity]), float(step.alpha[row])
     if step.candidates is None:
-        assert step.scores is not None  # noqa: S101 - a tier that was asked about everyone has scores
+        assert step.scores is not None  # noqa: S101 - a tier that scores all entities has scores
         return Trace(step.tier, float(step.scores[row, entity]), blended, rank, alpha)
     kept = step.candidates[row]
     places = np.flatnonzero(kept == entity)
@@ -81,7 +81,7 @@ def _trace(step: Step, row: int, entity: int, *, rank: int, rank_before: int) ->
 
 
 def known_mask(queries: Queries, known: KnownAnswers | None, shape: tuple[int, ...]) -> BoolArray:
-    """True where an entity is a known answer; shape (queries, entities)."""
+    """Mark the known answers of each query; shape (queries, entities)."""
     is_known = np.zeros(shape, dtype=bool)
     if known is not None:
         answers = known.of(queries)
@@ -89,13 +89,13 @@ def known_mask(queries: Queries, known: KnownAnswers | None, shape: tuple[int, .
     return is_known
 
 
-def _order(scores: FloatArray, is_known: BoolArray) -> IntArray:
-    """Entities best first, equal scores by index, what is known last; shape (queries, entities)."""
-    return np.argsort(np.where(is_known, np.inf, -scores), axis=1, kind="stable")
+def _order(scores: FloatArray, hidden: BoolArray) -> IntArray:
+    """Order the entities best first, ties by index, hidden ones last; shape (queries, entities)."""
+    return np.argsort(np.where(hidden, np.inf, -scores), axis=1, kind="stable")
 
 
 def _ranks(order: IntArray) -> IntArray:
-    """The rank of each entity, from 1; shape (queries, entities)."""
+    """Turn an order into the rank of each entity, from 1; shape (queries, entities)."""
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.arange(1, order.shape[1] + 1)[None, :], axis=1)
     return ranks

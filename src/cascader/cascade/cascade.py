@@ -1,4 +1,4 @@
-"""A cascade is itself a scorer: an ensemble is one in which nothing is pruned between the tiers."""
+"""The cascade, which is itself a scorer; an ensemble is a cascade that prunes nothing between its tiers."""
 
 import time
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from cascader.graph.candidates import positions_within
 from cascader.html import html_table
 from cascader.scoring import Scorer, reads_pairs
 
-#: With a deadline, this many candidates of each query are read between two looks at the clock, the best first.
+#: With a deadline, this many candidates per query are read, best first, between checks of the clock.
 _RANKS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
 class Tier:
-    """A later tier: what scores, the weight of everything before it, and which candidates it gets to see.
+    """A later tier: its scorer, the weight of everything before it, and the pruner that chooses its candidates.
 
-    Without an `alpha`, or without a pruner where pairs are read, it is still to be tuned.
+    A tier without an `alpha`, or one that reads pairs without a pruner, has yet to be tuned.
     """
 
     name: str
@@ -34,24 +34,24 @@ class Tier:
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether it is asked about a few candidates only, and not about every entity."""
+        """Whether it scores only a few candidates rather than every entity."""
         return self.keep is not None or reads_pairs(self.scorer)
 
     @property
     def weight(self) -> Alpha:
-        """The weight of everything before it, or an error where none was chosen."""
+        """The weight of everything before it; an error if none has been chosen."""
         if self.alpha is None:
             raise SettingsError(
-                f"the tier {self.name} has no weight yet. Give it one, as in then({self.name}, alpha=0.5), or let "
+                f"the tier {self.name} has no weight yet. Set one, as in then({self.name}, alpha=0.5), or let "
                 "valid choose: tune(cascade, kg).best."
             )
         return self.alpha
 
     def kept(self, queries: Queries, masked: FloatArray) -> Candidates:
-        """The candidates it gets to see, of scores (queries, entities) in which known answers are -inf."""
+        """Choose its candidates from scores (queries, entities) in which known answers are -inf."""
         if self.keep is None:
             raise SettingsError(
-                f"the tier {self.name} reads pairs, and nothing says how many. Give it a pruner, as in "
+                f"the tier {self.name} reads pairs, but has no pruner to choose them. Give it one, as in "
                 f"then({self.name}, keep=TopK(50)), or let valid choose: tune(cascade, kg).best."
             )
         return self.keep.keep(queries, masked)
@@ -63,12 +63,11 @@ class Tier:
 
 
 class Cascade:
-    """Scores with a first tier, then with each further tier, blended by its alpha.
+    """Scores with a first tier, then blends in each later tier with its alpha.
 
-    `Cascade(first).then(second, alpha=0.7)` is the paper's additive ensemble (Eq. 1). With `keep`, a tier is only asked
-    about the candidates that the pruner lets through (Eq. 2); what the questions say is known never takes a place
-    there. A tier added without a weight is to be tuned: `tune(cascade, kg)`. A cascade never changes: `then` returns a
-    new one.
+    `Cascade(first).then(second, alpha=0.7)` is the paper's additive ensemble (Eq. 1). With `keep`, a tier scores only
+    the candidates that the pruner keeps (Eq. 2); known answers never take up a place there. A tier without a weight has
+    yet to be tuned: `tune(cascade, kg)`. A cascade is immutable: `then` returns a new one.
 
     >>> from cascader import Cascade, ComplEx, Frequency, KnowledgeGraph, TopK
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
@@ -77,7 +76,7 @@ class Cascade:
     >>> cascade
     Cascade(complex, frequency(alpha=0.5, keep=the best 2))
     >>> for step in cascade.steps(kg.query("aspirin", "treats")):
-    ...     print(step.tier, step.calls)  # how many scores each tier had to give
+    ...     print(step.tier, step.calls)  # how many scores each tier computed
     complex 4
     frequency 2
     """
@@ -115,7 +114,7 @@ class Cascade:
     # Scoring.
 
     def steps(self, queries: Queries, deadline: Deadline | None = None) -> Iterator[Step]:
-        """What each tier does to a block of queries, one after the other; past the deadline, nothing more is read."""
+        """Yield what each tier does to a block of queries, in order; no pairs are read after the deadline."""
         started = time.perf_counter()
         scores = self.first.score_all(queries)
         _check_scores(self.name, scores, (len(queries), *scores.shape[1:]))
@@ -136,7 +135,7 @@ class Cascade:
 
 
 class MeteredCascade:
-    """A cascade as a scorer that counts what its tiers cost, within a deadline for all that it is asked."""
+    """A cascade that records what its tiers cost, with one deadline for everything it scores."""
 
     reads_pairs = False
 
@@ -157,7 +156,7 @@ class MeteredCascade:
 
 
 def _step(tier: Tier, queries: Queries, scores: FloatArray, deadline: Deadline | None) -> Step:
-    """Let a tier change the scores of those before it, (queries, entities)."""
+    """Apply a tier to the scores of those before it, (queries, entities)."""
     started, alpha = time.perf_counter(), tier.weight.per_query(queries)
     if deadline and deadline.is_over:
         return Step.skipped(tier.name, scores, alpha)
@@ -176,10 +175,10 @@ def _step(tier: Tier, queries: Queries, scores: FloatArray, deadline: Deadline |
 
 
 def _read(tier: Tier, queries: Queries, kept: Candidates, deadline: Deadline | None) -> tuple[Candidates, FloatArray]:
-    """Score what was kept, best first, for as long as there is time: what was read, and its scores."""
+    """Score the kept candidates, best first, until the deadline; return those that were read, and their scores."""
     if deadline is None:
         return kept, tier.scorer.score(queries, kept)
-    place = positions_within(kept.counts)  # of a candidate in its list
+    place = positions_within(kept.counts)  # of each candidate in its list
     scores = np.empty(len(kept.ids), dtype=np.float32)
     is_read = np.zeros(len(kept.ids), dtype=bool)
     for first in range(0, int(kept.counts.max(initial=0)), _RANKS_AT_ONCE):
@@ -192,13 +191,13 @@ def _read(tier: Tier, queries: Queries, kept: Candidates, deadline: Deadline | N
 
 
 def _check_scores(tier: str, scores: FloatArray, expected: tuple[int, ...]) -> None:
-    """A tier of one's own may break the contract: say which one, and how."""
+    """Report which tier broke the contract, and how: users can write their own."""
     if scores.shape != expected:
         raise DataError(
             f"the tier {tier} returned scores of shape {scores.shape}, expected {expected}: one for each "
             f"{'query and entity' if len(expected) == 2 else 'candidate'}."
         )
-    # min() passes NaN on, so that one cheap pass finds it.
+    # min() propagates NaN, so one cheap pass finds it.
     if scores.size and np.isnan(scores.min()):
         raise DataError(
             f"the tier {tier} returned NaN for {np.isnan(scores).sum():,} of {scores.size:,} scores. Train it again "
@@ -207,5 +206,5 @@ def _check_scores(tier: str, scores: FloatArray, expected: tuple[int, ...]) -> N
 
 
 def name_of(scorer: Scorer) -> str:
-    """What a tier is called."""
+    """Return the name of a scorer as a tier."""
     return getattr(scorer, "name", type(scorer).__name__.lower())

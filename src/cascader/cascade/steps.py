@@ -1,4 +1,4 @@
-"""What each tier did, what it cost and how long it had: traces, costs and figures read it, and rerun no model."""
+"""Records of what each tier did and cost, from which traces and figures are made without rerunning a model."""
 
 import time
 from collections.abc import Callable
@@ -16,27 +16,26 @@ class Step:
 
     tier: str
     blended: FloatArray  # (queries, entities) the scores after it
-    scores: FloatArray | None  # the tier's own, (queries, entities) or (candidates,); None: it had no time
-    candidates: Candidates | None  # whom it was asked about; None: everyone
+    scores: FloatArray | None  # its own, (queries, entities) or (candidates,); None: it ran out of time
+    candidates: Candidates | None  # the candidates it scored; None: all entities
     alpha: FloatArray  # (queries,) the weight of the tiers before it
-    calls: int  # scores it had to give
+    calls: int  # the number of scores it computed
     seconds: float
-    complete: bool = True  # False: the time was up before it was done
+    complete: bool = True  # False: the deadline passed before it was done
 
     @classmethod
     def of_first(cls, tier: str, scores: FloatArray, seconds: float) -> "Step":
-        """The first tier has nothing to blend with."""
+        """Record the first tier, which has nothing to blend with."""
         return cls(tier, scores, scores, None, np.zeros(len(scores), dtype=np.float32), scores.size, seconds)
 
     @classmethod
     def skipped(cls, tier: str, scores: FloatArray, alpha: FloatArray) -> "Step":
-        """A tier for which no time was left."""
-        nobody = Candidates.empty(len(scores))
-        return cls(tier, scores, None, nobody, alpha, 0, 0.0, complete=False)
+        """Record a tier for which no time was left."""
+        return cls(tier, scores, None, Candidates.empty(len(scores)), alpha, 0, 0.0, complete=False)
 
 
 def pairs_of(steps: list[Step], row: int) -> int:
-    """How many pairs of a query were asked for, by all tiers that read pairs."""
+    """Count the pairs of a query that all tiers together asked for."""
     return sum(int(step.candidates.counts[row]) for step in steps if step.candidates is not None)
 
 
@@ -47,10 +46,10 @@ class TierUsage:
     queries: int = 0
     calls: int = 0
     seconds: float = 0.0
-    cut_short: int = 0  # queries of blocks in which the time was up before the tier was done
+    cut_short: int = 0  # queries in blocks that the deadline cut short
 
     def add(self, step: Step) -> None:
-        """Count one more step."""
+        """Add the cost of one step."""
         self.queries += len(step.blended)
         self.calls += step.calls
         self.seconds += step.seconds
@@ -64,17 +63,17 @@ class UsageLog:
     tiers: dict[str, TierUsage] = field(default_factory=dict)
 
     def add(self, step: Step) -> None:
-        """Count one more step."""
+        """Add the cost of one step."""
         self.tiers.setdefault(step.tier, TierUsage()).add(step)
 
     @property
     def seconds(self) -> float:
-        """The time of all tiers together."""
+        """The seconds that all tiers took together."""
         return sum(usage.seconds for usage in self.tiers.values())
 
 
 class Deadline:
-    """Runs from the moment it is made; `clock` tells the time in seconds."""
+    """A time limit that starts when it is created; `clock` returns the time in seconds."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         if not seconds > 0:
@@ -84,5 +83,5 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is up."""
+        """Whether the deadline has passed."""
         return self._clock() >= self._end

@@ -37,5 +37,5 @@ def test_a_score_that_is_no_number_is_an_error():
 
 
 def test_rows_and_queries_must_be_as_many():
-    with pytest.raises(DataError, match="there are 2 rows of scores for 1 queries, expected one a query"):
+    with pytest.raises(DataError, match="there are 2 rows of scores for 1 queries, expected one per query"):
         top_candidates(asked(1), np.ones((2, 3)), np.array([1]))

@@ -29,7 +29,7 @@ def test_a_pruner_of_which_a_part_is_missing_is_an_error():
     pruner = DynamicTopK(0.9, epochs=2).fit([a_block()])
     tensors = pruner.tensors()
     del tensors["output.bias"]
-    with pytest.raises(DataError, match="the dynamic pruner is not whole"):
+    with pytest.raises(DataError, match="the dynamic pruner is incomplete"):
         load_pruner(pruner.as_dict(), tensors)
-    with pytest.raises(DataError, match="the static pruner is not whole"):
+    with pytest.raises(DataError, match="the static pruner is incomplete"):
         load_pruner({"pruner": "static", "quantile": 0.9, "k": {"head": 1, "tail": 1}}, {"head_ranks": np.ones(1)})

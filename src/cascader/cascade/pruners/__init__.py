@@ -1,4 +1,4 @@
-"""Which candidates go on to the next tier: the same number for all, or as many as a question needs."""
+"""Pruners decide how many candidates the next tier scores: a fixed number, or as many as each query needs."""
 
 from cascader.cascade.pruners.budgeted import BudgetedTopK
 from cascader.cascade.pruners.conformal import ConformalTopK

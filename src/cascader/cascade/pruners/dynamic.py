@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class DynamicTopK:
-    """As many candidates as put the gold answer among them with probability `quantile`, predicted for each query.
+    """Keeps as many candidates as each query is predicted to need to keep its gold with probability `quantile`.
 
-    The prediction is a quantile regression of the gold's rank. With `features="scores"` it sees what the paper's does,
-    all scores in order, and fits graphs of that size only; `"compact"` sees a few numbers about the scores, the
-    relation and the side. Training knows no quantile: one network serves them all, and a higher one never keeps fewer.
+    The prediction is a quantile regression of the gold's rank. With `features="scores"` it sees all sorted scores, as
+    in the paper, and only works for graphs of the same size; `"compact"` sees a few numbers about the scores, the
+    relation and the side. One network serves all quantiles, and a higher quantile never keeps fewer candidates.
 
     >>> from cascader import Frequency, KnowledgeGraph, Queries
     >>> from cascader.cascade.pruners import score_in_blocks
@@ -57,18 +57,18 @@ class DynamicTopK:
         self.hidden, self.epochs, self.seed = hidden, epochs, seed
 
     def fit(self, blocks: Iterable[ScoredQueries]) -> Self:
-        """Learn from the golds' ranks; the blocks are gone through once, and not in need of all fitting in memory."""
+        """Learn from the golds' ranks in one pass over the blocks, which need not fit in memory together."""
         return self.fit_examples(Examples.collect(blocks, self.features))
 
     def fit_examples(self, examples: Examples) -> Self:
-        """Learn from what has been collected before."""
+        """Fit on collected examples."""
         from cascader.cascade.pruners.quantile_network import fit_network
 
         self.network_ = fit_network(examples, self.features, self.hidden, self.epochs, self.seed)
         return self
 
     def with_quantile(self, quantile: float) -> "DynamicTopK":
-        """A copy for another quantile, with what this one has learnt."""
+        """Copy it for another quantile without training again."""
         settings = {"hidden": self.hidden, "epochs": self.epochs, "seed": self.seed}
         other = DynamicTopK(quantile, self.features, **settings)
         if hasattr(self, "network_"):
@@ -76,28 +76,28 @@ class DynamicTopK:
         return other
 
     def predict(self, features: FloatArray, asked_for: IntArray) -> FloatArray:
-        """The quantile of each gold's rank, at least 1 and not rounded; shape (queries,)."""
+        """Predict the quantile of each gold's rank, at least 1 and not rounded; shape (queries,)."""
         return self.predict_all(features, asked_for, np.array([self.quantile]))[:, 0]
 
     def predict_all(self, features: FloatArray, asked_for: IntArray, quantiles: FloatArray) -> FloatArray:
-        """Many quantiles of each gold's rank; shape (queries, quantiles)."""
+        """Predict several quantiles of each gold's rank; shape (queries, quantiles)."""
         if not hasattr(self, "network_"):
             raise NotFittedError("DynamicTopK has not been fitted. Call fit(score_in_blocks(scorer, queries)).")
         expected = len(self.network_.mean)
         if features.shape[1] != expected:
             raise DataError(
                 f"there are scores for {features.shape[1]:,} entities, but this pruner was fitted on {expected:,}. "
-                'Fit it again, or take features="compact".'
+                'Fit it again, or use features="compact".'
             )
         return self.network_.predict(features, asked_for, quantiles)
 
     def expected_ranks(self, queries: Queries, scores: FloatArray) -> FloatArray:
-        """The quantile of each gold's rank among `scores`, (queries, entities); shape (queries,)."""
+        """Predict the quantile of each gold's rank from `scores`, (queries, entities); shape (queries,)."""
         return self.predict(describe(queries, scores, self.features), asked(queries))
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
-        """The candidates of each query to keep, best first; masked ones never are."""
-        # The last bits of a prediction depend on the size of the block, and must not make one candidate more.
+        """Keep the best candidates of each query, best first and never a masked one."""
+        # The last bits of a prediction depend on the block size, and must not add a candidate.
         counts = np.ceil(self.expected_ranks(queries, scores) * (1 - 1e-9))
         return top_candidates(queries, scores, counts.clip(1, scores.shape[1]).astype(np.int64))
 
@@ -105,7 +105,7 @@ class DynamicTopK:
         return f"dynamic, quantile {self.quantile:g}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The settings."""
+        """Return the settings as a JSON object."""
         return {
             "pruner": self.kind,
             "quantile": self.quantile,
@@ -116,14 +116,14 @@ class DynamicTopK:
         }
 
     def tensors(self) -> dict[str, Array]:
-        """The network's weights by name; none before it was fitted."""
+        """Return the network's weights by name; empty before fitting."""
         if not hasattr(self, "network_"):
             return {}
         return {name: values.numpy() for name, values in self.network_.state_dict().items()}
 
     @classmethod
     def load(cls, saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> "DynamicTopK":
-        """From what `as_dict` and `tensors` gave."""
+        """Rebuild it from `as_dict()` and `tensors()`."""
         pruner = cls(**{name: value for name, value in saved.items() if name != "pruner"})
         if tensors:
             from cascader.cascade.pruners.quantile_network import network_of

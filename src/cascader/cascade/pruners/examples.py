@@ -15,31 +15,31 @@ from cascader.scoring.scorer import Scorer
 
 FeatureName = Literal["compact", "scores"]
 
-#: The gaps between the scores at these ranks say how steeply a row falls; the same ranks for graphs of every size.
+#: The gaps between the scores at these ranks show how steeply a row falls; the ranks are the same for every graph size.
 _RANKS = 2 ** np.arange(11)
 _ROWS_AT_ONCE = 64
 
 
 def describe(queries: Queries, scores: FloatArray, name: FeatureName) -> FloatArray:
-    """The features of each query, (queries, features), each row from its own scores alone."""
-    of_rows = {"compact": _compact, "scores": _sorted_scores}[name]
-    # A few rows at a time: they are copied and sorted, and that may take several times their memory.
+    """Compute the features of each query from its own scores alone; shape (queries, features)."""
+    featurize = {"compact": _compact, "scores": _sorted_scores}[name]
+    # A few rows at a time: copying and sorting them may take several times their memory.
     starts = range(0, len(queries), _ROWS_AT_ONCE)
-    parts = [of_rows(queries[at : at + _ROWS_AT_ONCE], scores[at : at + _ROWS_AT_ONCE]) for at in starts]
-    return np.concatenate(parts) if parts else of_rows(queries, scores)
+    parts = [featurize(queries[at : at + _ROWS_AT_ONCE], scores[at : at + _ROWS_AT_ONCE]) for at in starts]
+    return np.concatenate(parts) if parts else featurize(queries, scores)
 
 
 def asked(queries: Queries) -> IntArray:
-    """One number for a relation and the side that is asked for; shape (queries,)."""
+    """Encode the relation and the side that is asked for as one number; shape (queries,)."""
     return 2 * queries.relations.astype(np.int64) + queries.predicts_tail
 
 
 def _compact(queries: Queries, scores: FloatArray) -> FloatArray:
-    """How far the best stand out, how evenly the top shares its probability, how many are alive, the side."""
+    """Describe how far the best stand out, the entropy of the top, how many are not masked, and the side."""
     standard = _standardized(scores)
     alive = np.isfinite(standard).sum(axis=1)
     top = _best(standard, int(_RANKS[-1]))  # (queries, top)
-    # Where fewer are alive than a rank asks for, the last of them stands in: the gaps behind it are nothing.
+    # If fewer entities are left than a rank asks for, the last one stands in: all gaps after it are 0.
     places = np.minimum(_RANKS, np.maximum(alive, 1)[:, None]) - 1
     at_ranks = _finite(np.take_along_axis(top, places, axis=1))
     gaps = np.log1p(at_ranks[:, :-1] - at_ranks[:, 1:])
@@ -48,26 +48,26 @@ def _compact(queries: Queries, scores: FloatArray) -> FloatArray:
 
 
 def _sorted_scores(queries: Queries, scores: FloatArray) -> FloatArray:
-    """The paper's features: all scores, best first, standardized; what is masked counts as the lowest of the others."""
+    """Compute the paper's features: all scores, standardized, best first; masked ones count as the lowest."""
     top_candidates = -np.sort(-_standardized(scores), axis=1)
     lowest = np.min(top_candidates, axis=1, where=np.isfinite(top_candidates), initial=np.inf)
     return _finite(np.where(np.isfinite(top_candidates), top_candidates, lowest[:, None])).astype(np.float32)
 
 
 def _standardized(scores: FloatArray) -> FloatArray:
-    """Each row's scores with mean 0 and deviation 1 over what is alive; all alike are all 0, the masked stay -inf."""
+    """Scale each row to mean 0 and deviation 1 over its unmasked scores; equal scores become 0, masked stay -inf."""
     alive = np.isfinite(scores)
     count = np.maximum(alive.sum(axis=1), 1)
     mean = np.where(alive, scores, 0).sum(axis=1, dtype=np.float64) / count
-    centred = np.where(alive, scores - mean[:, None], 0.0)
-    deviation = np.sqrt((centred**2).sum(axis=1) / count)
-    # A deviation that is rounding noise would blow noise up.
+    centered = np.where(alive, scores - mean[:, None], 0.0)
+    deviation = np.sqrt((centered**2).sum(axis=1) / count)
+    # Dividing by a deviation that is only rounding noise would amplify it.
     is_flat = deviation <= 1e-6 * np.abs(mean)
-    return np.where(alive, centred / np.where(is_flat, np.inf, deviation)[:, None], -np.inf)
+    return np.where(alive, centered / np.where(is_flat, np.inf, deviation)[:, None], -np.inf)
 
 
 def _best(scores: FloatArray, count: int) -> FloatArray:
-    """The best scores of each row, best first, filled up with -inf; shape (queries, count)."""
+    """Return the best scores of each row, best first, padded with -inf; shape (queries, count)."""
     missing = max(0, count - scores.shape[1])
     if missing:
         scores = np.pad(scores, ((0, 0), (0, missing)), constant_values=-np.inf)
@@ -75,29 +75,29 @@ def _best(scores: FloatArray, count: int) -> FloatArray:
 
 
 def _entropy(best: FloatArray) -> Array:
-    """Of the softmax over each row's best scores, in nats: 0 if one has it all; shape (queries,)."""
+    """Compute the entropy of the softmax over each row's best scores, in nats; shape (queries,)."""
     exponentials = np.exp(_finite(best - _finite(best[:, :1])) * np.isfinite(best)) * np.isfinite(best)
     shares = exponentials / np.maximum(exponentials.sum(axis=1, keepdims=True), 1)
     return -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=1)
 
 
 def _finite(values: FloatArray) -> FloatArray:
-    """Nothing where there is nothing: rows in which all is masked."""
+    """Replace infinities with 0, for rows in which everything is masked."""
     return np.where(np.isfinite(values), values, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredQueries:
-    """A block of queries with their golds, and the scores among which the golds stand.
+    """A block of queries with gold answers, and the scores among which the golds are ranked.
 
     >>> queries = Queries(np.array([0]), np.array([0]), np.array([True]), golds=np.array([2]))
-    >>> seen = ScoredQueries(queries, np.array([[5.0, -np.inf, 3.0, 3.0]]))
-    >>> seen.ranks.tolist(), seen.worst_ranks.tolist()
+    >>> scored = ScoredQueries(queries, np.array([[5.0, -np.inf, 3.0, 3.0]]))
+    >>> scored.ranks.tolist(), scored.worst_ranks.tolist()
     ([2.5], [3.0])
     """
 
     queries: Queries
-    scores: FloatArray  # (queries, entities), known facts other than the gold itself being -inf
+    scores: FloatArray  # (queries, entities), -inf for known answers other than the gold
 
     def __post_init__(self) -> None:
         if self.scores.ndim != 2 or len(self.scores) != len(self.queries):
@@ -107,14 +107,14 @@ class ScoredQueries:
 
     @cached_property
     def ranks(self) -> FloatArray:
-        """The golds' ranks among what is not masked, the mean rank where they tie; shape (queries,)."""
+        """The golds' ranks among unmasked entities, the mean rank for ties; shape (queries,)."""
         return self._ranks.mean
 
     @cached_property
     def worst_ranks(self) -> FloatArray:
-        """How many candidates must be kept for each gold to be among them, however ties fall; shape (queries,).
+        """How many candidates must be kept to keep each gold, however ties are broken; shape (queries,).
 
-        Infinite for a gold that is masked itself: it is never kept.
+        Infinite for a gold that is itself masked: it is never kept.
         """
         gold_scores = self.scores[np.arange(len(self.queries)), self.queries.required_golds()]
         return np.where(gold_scores > -np.inf, self._ranks.pessimistic, np.inf)
@@ -129,16 +129,16 @@ class ScoredQueries:
 def score_in_blocks(scorer: Scorer, queries: Queries) -> Iterator[ScoredQueries]:
     """Score `queries` one block at a time, each question once.
 
-    What the queries say is known is masked, as it is when the pruner is at work: train, if it learns on valid. Other
-    answers of valid then stand in a gold's way, as other answers of test will.
+    The queries' known answers are masked, as they are when the pruner is used: those of train, if it learns on valid.
+    Other answers from valid then compete with a gold, just as other answers from test will.
     """
     known = queries.known
     if known is None:
-        raise DataError("these queries do not say what is known. Ask with queries.with_known(kg.known_before(split)).")
+        raise DataError("these queries have no known answers. Use queries.with_known(kg.known_before(split)).")
     for block in iter_blocks(queries, known, "learning what to keep"):
         scores = scorer.score_all(block.questions)
         asking = queries[block.places]
-        # A question with many golds has a row for each: no more of them at once than the block has questions.
+        # A question with many golds has a row for each: yield no more rows at once than the block has questions.
         size = len(block.questions)
         for start in range(0, len(asking), size):
             some = asking[start : start + size]
@@ -146,7 +146,7 @@ def score_in_blocks(scorer: Scorer, queries: Queries) -> Iterator[ScoredQueries]
 
 
 def _masked(scores: FloatArray, queries: Queries, known: KnownAnswers) -> FloatArray:
-    """The same array, in which known answers other than the gold are -inf."""
+    """Set known answers other than the gold to -inf, in place."""
     answers = known.of(queries)
     others = answers.ids != queries.required_golds()[answers.rows]
     scores[answers.rows[others], answers.ids[others]] = -np.inf
@@ -155,18 +155,18 @@ def _masked(scores: FloatArray, queries: Queries, known: KnownAnswers) -> FloatA
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Features and gold ranks, a row a query, in an order that does not depend on the blocks they came in."""
+    """Features and gold ranks, one row per query, in an order that does not depend on the blocks they came in."""
 
     features: FloatArray  # (queries, features)
     asked: IntArray  # (queries,) the relation and side as one number
-    ranks: FloatArray  # (queries,) the mean rank where the gold ties
-    worst_ranks: FloatArray  # (queries,) behind all that it ties with
-    triples: Triples  # (queries, 3) that the golds complete
+    ranks: FloatArray  # (queries,) the mean rank if the gold ties
+    worst_ranks: FloatArray  # (queries,) the rank after everything it ties with
+    triples: Triples  # (queries, 3) completed by the golds
     predicts_tail: BoolArray  # (queries,)
 
     @classmethod
     def collect(cls, blocks: Iterable[ScoredQueries], features: FeatureName) -> "Examples":
-        """Go through the blocks once."""
+        """Collect the examples in one pass over the blocks."""
         parts = [
             (
                 describe(block.queries, block.scores, features),
@@ -180,7 +180,7 @@ class Examples:
             if len(block.queries)
         ]
         if not parts:
-            raise DataError("there are no queries to learn k from. Hold some valid triples back, or take TopK(k).")
+            raise DataError("there are no queries to learn k from. Hold some valid triples out, or use TopK(k).")
         if len({part[0].shape[1] for part in parts}) > 1:
             raise DataError("the blocks have scores for different numbers of entities, expected one graph.")
         together = cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -200,9 +200,9 @@ class Examples:
         )
 
     def split(self, share: float, seed: int) -> tuple["Examples", "Examples"]:
-        """Two random parts, the second with about `share` of the triples and possibly empty, the first never.
+        """Split into two random parts, the second with about `share` of the triples; only the second may be empty.
 
-        Both sides of a triple stay together: what is learnt from one part has then seen nothing of the other.
+        Both queries of a triple stay together, so that nothing learned from one part has seen the other.
         """
         triples, triple_of = np.unique(self.triples, axis=0, return_inverse=True)
         order = np.random.default_rng(seed).permutation(len(triples))

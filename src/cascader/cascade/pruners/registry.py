@@ -1,4 +1,4 @@
-"""Pruners that come back from JSON and arrays: no pickle is ever read."""
+"""Load pruners from JSON and arrays, never from pickles."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ PRUNERS: dict[str, type[TopK | StaticTopK | DynamicTopK | ConformalTopK | Budget
 
 
 def load_pruner(saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> Pruner:
-    """The pruner whose `as_dict()` and `tensors()` these are; it keeps the very same candidates.
+    """Rebuild a pruner from its `as_dict()` and `tensors()`; it keeps exactly the same candidates.
 
     >>> load_pruner({"pruner": "top_k", "k": 50}, {})
     TopK(k=50)
@@ -27,4 +27,4 @@ def load_pruner(saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> Pruner:
     try:
         return PRUNERS[name].load(saved, tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"the {name} pruner is not whole: {error}. Fit it again, and save it anew.") from error
+        raise DataError(f"the {name} pruner is incomplete: {error}. Fit it and save it again.") from error
