@@ -152,7 +152,7 @@ def test_a_newer_format_is_named(tuned, cascade, tmp_path):
     save_tuned(tuned, tmp_path, {})
     path = tmp_path / "tuning.json"
     path.write_text(path.read_text().replace('"format": 2', '"format": 9'))
-    with pytest.raises(DataError, match="is of format 9, and this version of cascader knows 2 at most"):
+    with pytest.raises(DataError, match="has format 9, but this cascader reads up to 2"):
         load_tuned(tmp_path, {}, {"frequency": cascade.first})
     path.write_text(path.read_text().replace('"format": 9', '"format": 1'))
     assert load_tuned(tmp_path, {}, {"frequency": cascade.first}) is None  # older: it is tuned again

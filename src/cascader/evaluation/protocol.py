@@ -1,4 +1,4 @@
-"""Rank every gold answer of a split, block by block, whatever the scorer."""
+"""Rank every gold answer of a split with any scorer, block by block."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Kno
 from cascader.progress import progress
 from cascader.scoring.scorer import Scorer
 
-#: What one block of dense scores may take, so that memory grows with the entities and never with the queries.
+#: The most memory for one block of dense scores, so that memory does not grow with the number of queries.
 _BLOCK_BYTES = 64 << 20
 _BLOCK_QUESTIONS = 1024
 
@@ -31,10 +31,9 @@ def evaluate(
 ) -> Evaluation:
     """Ask for the tail and the head of every triple of `split`, and rank the gold answers.
 
-    Known answers are filtered with train and valid, and with test only when test is what is evaluated: a figure on
-    valid knows nothing of test. `seed` is the one the scorer was fitted with; it is kept with the figures, and
-    draws the intervals; so is `about`, whatever the scorer has to tell of itself. A question with several gold answers
-    is scored once.
+    Known answers from train and valid are filtered, and those from test only when test is evaluated, so that figures on
+    valid do not depend on test. `seed` is the one the scorer was fitted with; it also draws the intervals. `about`
+    describes the scorer. Both are stored with the figures. A question with several gold answers is scored once.
 
     >>> from cascader import Frequency, KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("a", "r", "b"), ("a", "r", "c")], test=[("b", "r", "c")])
@@ -43,7 +42,9 @@ def evaluate(
     """
     triples = kg.split(split)
     if len(triples) == 0:
-        raise DataError(f"{kg.name} has no {split} triples to evaluate on. Add a {split} file, or let us split.")
+        raise DataError(
+            f"{kg.name} has no {split} triples to evaluate on. Add a {split} file, or have some triples held out."
+        )
     started = time.perf_counter()
     queries = Queries.from_triples(triples).with_known(kg.known_before(split))
     known = kg.known(known_splits(split))
@@ -62,17 +63,17 @@ def evaluate(
 
 
 def mean_reciprocal_rank(scorer: Scorer, queries: Queries, known: KnownAnswers) -> float:
-    """The filtered MRR on any queries, and nothing else: for a quick look while something is trained."""
+    """Compute only the filtered MRR on any queries, for a quick check during training."""
     return float((1 / _rank_all(scorer, queries, known).filtered.mean).mean())
 
 
 def known_splits(split: SplitName) -> tuple[SplitName, ...]:
-    """What is filtered when `split` is evaluated: a figure on valid knows nothing of test."""
+    """Return the splits whose answers are filtered when `split` is evaluated: never test, unless it is test."""
     return ("train", "valid", "test") if split == "test" else ("train", "valid")
 
 
 def _rank_all(scorer: Scorer, queries: Queries, known: KnownAnswers) -> GoldRanks:
-    """Rank block by block, then return to the order of the queries."""
+    """Rank block by block, then restore the order of the queries."""
     places: list[IntArray] = []
     parts: list[GoldRanks] = []
     for block in iter_blocks(queries, known):
@@ -87,11 +88,11 @@ def _rank_all(scorer: Scorer, queries: Queries, known: KnownAnswers) -> GoldRank
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some distinct questions, and the queries that ask them."""
+    """A block of distinct questions, and the queries that ask them."""
 
     questions: Queries
-    places: IntArray  # (queries,) where each query stands among all of them
-    rows: IntArray  # (queries,) its question in this block
+    places: IntArray  # (queries,) the position of each query among all queries
+    rows: IntArray  # (queries,) the row of its question in this block
     golds: IntArray  # (queries,)
     known: Candidates  # of each query
     entity_count: int
@@ -102,13 +103,13 @@ class Block:
         if scores.shape != expected:
             raise DataError(
                 f"the scorer returned scores of shape {scores.shape}, expected {expected}: "
-                "a row for each question, a column for each entity."
+                "one row per question, one column per entity."
             )
         return rank_golds(scores, self.rows, self.golds, self.known)
 
 
 def iter_blocks(queries: Queries, known: KnownAnswers, description: str = "ranking") -> Iterator[Block]:
-    """Go through the distinct questions of `queries`, as many at a time as memory allows."""
+    """Yield the distinct questions of `queries` in blocks, as many at a time as memory allows."""
     questions, question_of = queries.unique()
     order = np.argsort(question_of, kind="stable")
     size = _block_size(known.entity_count)
@@ -133,7 +134,7 @@ def _block_size(entity_count: int) -> int:
 
 
 def _peak_memory_bytes() -> int | None:
-    """The most memory this process has held so far; None where the system does not tell."""
+    """Return the peak memory of this process so far; None if the system does not report it."""
     if sys.platform == "win32":
         return None
     import resource

@@ -1,4 +1,4 @@
-"""The answers a graph already knows, as compressed rows."""
+"""The known answers of a graph, as compressed rows."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from cascader.graph.queries import Queries
 
 
 class KnownAnswers:
-    """Every true answer of every question, found in a binary search.
+    """The true answers to every question, found by binary search.
 
     >>> known = KnownAnswers(np.array([[0, 0, 1], [0, 0, 2]], dtype=np.int32), entity_count=3, relation_count=1)
     >>> known.of(Queries(np.array([0]), np.array([0]), np.array([True])))[0].tolist()
@@ -18,7 +18,7 @@ class KnownAnswers:
     def __init__(self, triples: Triples, entity_count: int, relation_count: int) -> None:
         self.entity_count = entity_count
         self.relation_count = relation_count
-        # A triple given twice must count once: each known answer is subtracted from a rank.
+        # A duplicate triple must count only once: each known answer is subtracted from a rank.
         _, first = np.unique(triple_keys(triples, entity_count, relation_count), return_index=True)
         queries = Queries.from_triples(triples[first])
         keys = queries.keys(self.entity_count, self.relation_count)
@@ -29,7 +29,7 @@ class KnownAnswers:
         self._answers = answers[order]
 
     def of(self, queries: Queries) -> Candidates:
-        """The known answers of each query, gold answers among them, in ascending order."""
+        """Return the known answers of each query, including gold answers, in ascending order."""
         keys = queries.keys(self.entity_count, self.relation_count)
         if len(self._questions) == 0:
             return Candidates.empty(len(queries))
@@ -37,5 +37,5 @@ class KnownAnswers:
         starts = self._offsets[places]
         is_known = self._questions[places] == keys
         counts = np.where(is_known, self._offsets[places + 1] - starts, 0)
-        # The i-th answer of a query stands i places behind its question's first answer.
+        # The i-th answer of a query is i places after its question's first answer.
         return Candidates(offsets_of(counts), self._answers[np.repeat(starts, counts) + positions_within(counts)])

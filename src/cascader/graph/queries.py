@@ -1,4 +1,4 @@
-"""Questions to a graph: (anchor, relation, ?) and (?, relation, anchor)."""
+"""Questions about a graph: (anchor, relation, ?) and (?, relation, anchor)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,10 +18,10 @@ Side = Literal["head", "tail"]
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Many questions, one per row; `golds` are the right answers where there are any.
+    """A block of queries, one per row, with optional gold answers.
 
-    `known` holds the answers that are known when the questions are asked: train for a question of valid, train and
-    valid for one of test. A cascade never spends a place on them.
+    `known` holds the answers that are known when the queries are asked: those of train for valid, those of train and
+    valid for test. A cascade never spends a place on them.
 
     >>> queries = Queries.from_triples(np.array([[0, 0, 1]], dtype=np.int32))
     >>> queries.anchors.tolist(), queries.predicts_tail.tolist(), queries.golds.tolist()
@@ -30,7 +30,7 @@ class Queries:
 
     anchors: IntArray  # (queries,) the entity that is given
     relations: IntArray  # (queries,)
-    predicts_tail: BoolArray  # (queries,) False where the head is asked for
+    predicts_tail: BoolArray  # (queries,) False if the head is asked for
     golds: IntArray | None = None  # (queries,)
     known: "KnownAnswers | None" = None
 
@@ -45,14 +45,14 @@ class Queries:
     def from_triples(cls, triples: Triples, side: Side | None = None) -> "Queries":
         """Ask for the tail of every triple, then for the head of every triple; or for one `side` only."""
         heads, relations, tails = triples.T
-        asked: list[Side] = ["tail", "head"] if side is None else [side]
+        sides: list[Side] = ["tail", "head"] if side is None else [side]
         anchors = {"tail": heads, "head": tails}
         golds = {"tail": tails, "head": heads}
         return cls(
-            anchors=frozen(np.concatenate([anchors[s] for s in asked]), np.int32),
-            relations=frozen(np.concatenate([relations for _ in asked]), np.int32),
-            predicts_tail=frozen(np.repeat([s == "tail" for s in asked], len(triples)), np.bool_),
-            golds=frozen(np.concatenate([golds[s] for s in asked]), np.int32),
+            anchors=frozen(np.concatenate([anchors[s] for s in sides]), np.int32),
+            relations=frozen(np.concatenate([relations for _ in sides]), np.int32),
+            predicts_tail=frozen(np.repeat([s == "tail" for s in sides], len(triples)), np.bool_),
+            golds=frozen(np.concatenate([golds[s] for s in sides]), np.int32),
         )
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class Queries:
         )
 
     def with_known(self, known: "KnownAnswers | None") -> "Queries":
-        """The same questions, asked when `known` is known."""
+        """Return the same queries with these known answers."""
         return replace(self, known=known)
 
     def blocks(self, size: int) -> Iterator["Queries"]:
@@ -78,26 +78,26 @@ class Queries:
 
     @property
     def sides(self) -> list[Side]:
-        """The side asked for, a word a query."""
+        """The side that each query asks for."""
         return ["tail" if predicts_tail else "head" for predicts_tail in self.predicts_tail]
 
     def triples(self) -> Triples:
-        """The triples that the gold answers complete; shape (queries, 3)."""
+        """Return the triples that the gold answers complete; shape (queries, 3)."""
         golds = self.required_golds()
         heads = np.where(self.predicts_tail, self.anchors, golds)
         tails = np.where(self.predicts_tail, golds, self.anchors)
         return np.stack([heads, self.relations, tails], axis=1).astype(np.int32)
 
     def required_golds(self) -> IntArray:
-        """The gold answers, or an error where there are none."""
+        """Return the gold answers; an error if there are none."""
         if self.golds is None:
             raise DataError("these queries have no gold answers. Build them with Queries.from_triples.")
         return self.golds
 
     def unique(self) -> tuple["Queries", IntArray]:
-        """The distinct questions, and for each query the row of its question.
+        """Return the distinct questions, and for each query the row of its question.
 
-        (h, r, ?) stands once in the first part however many gold tails it has: a scorer need answer it only once.
+        (h, r, ?) appears once however many gold tails it has, so that a scorer answers it only once.
         """
         entity_count, relation_count = (int(column.max(initial=0)) + 1 for column in (self.anchors, self.relations))
         keys = self.keys(entity_count, relation_count)
@@ -105,7 +105,7 @@ class Queries:
         return replace(self[first], golds=None), question_of
 
     def directed_relations(self, relation_count: int) -> IntArray:
-        """The relation of each query, or its inverse, `relation_count` higher, if it asks for the head; (queries,).
+        """Return each query's relation, plus `relation_count` (the inverse) if it asks for the head; shape (queries,).
 
         >>> Queries.from_triples(np.array([[0, 1, 2]], dtype=np.int32)).directed_relations(relation_count=3).tolist()
         [1, 4]
@@ -113,6 +113,6 @@ class Queries:
         return np.where(self.predicts_tail, 0, relation_count) + self.relations.astype(np.int64)
 
     def keys(self, entity_count: int, relation_count: int) -> IntArray:
-        """One number a question, the same for the same (side, relation, anchor); shape (queries,)."""
+        """Encode each question's (side, relation, anchor) as one number; shape (queries,)."""
         sided = self.predicts_tail.astype(np.int64) * relation_count + self.relations
         return sided * entity_count + self.anchors

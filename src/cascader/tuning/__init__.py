@@ -1,4 +1,4 @@
-"""What valid chooses: no model runs twice."""
+"""Choose tiers, weights and pruners on valid, without running any model twice."""
 
 from cascader.cascade.alphas import best_reranking, best_sum, tune_alpha
 from cascader.tuning.budget import Budget, ReadingSpeed

@@ -1,4 +1,4 @@
-"""What tuning finds: cascades that were tried on valid, the best of them within a budget, and their files."""
+"""The result of tuning: the cascades that were tried on valid, the best within a budget, and their files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from cascader.scoring.scorer import Scorer
 from cascader.storage import read_arrays, read_json, write_arrays, write_json
 from cascader.tuning.budget import Budget
 
-#: What a trial costs: the names of its fields.
+#: The costs of a trial, by the names of its fields.
 Cost = Literal["pairs_per_query", "seconds_per_query"]
 COSTS: tuple[Cost, ...] = get_args(Cost)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A cascade that was tried on valid, and what it would cost."""
+    """A cascade that was tried on valid, and its estimated cost."""
 
     cascade: Cascade
     mrr: float  # on valid
-    pairs_per_query: float  # that are read together
-    seconds_per_query: float  # as predicted for this machine
-    coverage: float | None = None  # the share of golds kept on the half of valid that no pruner has learnt from
+    pairs_per_query: float
+    seconds_per_query: float  # estimated for this machine
+    coverage: float | None = None  # on the half of valid that no pruner has learned from
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """The tiers' names, the first included."""
+        """The names of all tiers, including the first."""
         return (self.cascade.name, *(tier.name for tier in self.cascade.tiers))
 
     def as_dict(self) -> dict[str, Any]:
-        """What there is to tell, as JSON can hold it."""
+        """Return the trial as a JSON object, without what its pruners have learned."""
         return {
             "tiers": list(self.tiers),
             "later": [described(tier) for tier in self.cascade.tiers],
@@ -45,7 +45,7 @@ class Trial:
 
 
 def described(tier: Tier) -> dict[str, Any]:
-    """A tier of a cascade as JSON can hold it, without what its pruner has learnt."""
+    """Describe a tier of a cascade as a JSON object, without the arrays its pruner has learned."""
     return {
         "tier": tier.name,
         "alpha": tier.weight.as_dict(),
@@ -56,7 +56,7 @@ def described(tier: Tier) -> dict[str, Any]:
 
 
 def pareto_front(trials: Sequence[Trial], cost: Cost = "pairs_per_query") -> list[Trial]:
-    """The trials that no other beats at the same cost or less, cheapest first; MRRs count to six digits."""
+    """Return the trials that none beats at the same or lower cost, cheapest first; MRRs are rounded to six digits."""
     front: list[Trial] = []
     for trial in sorted(trials, key=lambda trial: (getattr(trial, cost), -round(trial.mrr, 6))):
         if not front or round(trial.mrr, 6) > round(front[-1].mrr, 6):
@@ -66,45 +66,45 @@ def pareto_front(trials: Sequence[Trial], cost: Cost = "pairs_per_query") -> lis
 
 @dataclass(frozen=True)
 class Plan:
-    """The cascade to take within a budget, and what it is predicted to cost."""
+    """The cascade to use within a budget, and its estimated cost."""
 
     trial: Trial
     query_count: int
 
     @property
     def seconds(self) -> float:
-        """The predicted time for all queries."""
+        """The estimated time for all queries."""
         return self.trial.seconds_per_query * self.query_count
 
     @property
     def pairs(self) -> float:
-        """The predicted number of pairs that are read together."""
+        """The estimated number of pairs to read for all queries."""
         return self.trial.pairs_per_query * self.query_count
 
 
 @dataclass(frozen=True)
 class TuningResult:
-    """All that was tried; the first trial is the first tier alone."""
+    """All trials of a tuning; the first one is the first tier alone."""
 
     trials: tuple[Trial, ...]
 
     @property
     def best(self) -> Cascade:
-        """The cascade with the highest MRR on valid, whatever it costs; of equals, the one that reads least."""
+        """The cascade with the highest valid MRR at any cost; ties go to the one that reads the fewest pairs."""
         return self.best_trial.cascade
 
     @property
     def best_trial(self) -> Trial:
-        """The trial of that cascade."""
+        """The trial of the best cascade."""
         return self.plan(Budget(), 1).trial
 
     def within(self, *, pairs_per_query: float | None = None, seconds_per_query: float | None = None) -> Cascade:
-        """The best cascade that costs no more than this for each query."""
+        """Return the best cascade that costs no more than this per query."""
         pairs = None if pairs_per_query is None else int(pairs_per_query)
         return self.plan(Budget(seconds_per_query, pairs), 1).trial.cascade
 
     def plan(self, budget: Budget, query_count: int) -> Plan:
-        """The best that fits a budget for so many queries; the first tier alone where nothing else does."""
+        """Choose the best trial that fits a budget for `query_count` queries, or the first tier alone if none does."""
         plans = [Plan(trial, query_count) for trial in self.trials]
         fitting = [plan for plan in plans if budget.allows(plan.seconds, plan.pairs)] or plans[:1]
         return max(fitting, key=lambda plan: (plan.trial.mrr, -plan.pairs))  # not by seconds, which vary
@@ -114,9 +114,9 @@ FORMAT = 2
 
 
 def save_tuned(tuned: TuningResult, folder: Path, identity: Mapping[str, str]) -> None:
-    """Write `tuning.safetensors`, then `tuning.json`: who finds the second finds both.
+    """Write `tuning.safetensors`, then `tuning.json`, so that the second exists only if both are complete.
 
-    `identity` says of which models this holds: a hash for each tier.
+    `identity` says which models the result is for: a hash for each tier.
     """
     arrays = {
         f"{i}/{tier.name}/{name}": array
@@ -133,17 +133,17 @@ def save_tuned(tuned: TuningResult, folder: Path, identity: Mapping[str, str]) -
 
 
 def load_tuned(folder: Path, identity: Mapping[str, str], scorers: Mapping[str, Scorer]) -> TuningResult | None:
-    """Read back what `save_tuned` has written; None if there is nothing, or nothing of these models.
+    """Load what `save_tuned` wrote; None if there is nothing, or nothing for these models.
 
-    `scorers` are the tiers by name, the first tier first.
+    `scorers` are the tiers by name, starting with the first.
     """
     if not (folder / "tuning.json").exists():
         return None
     saved = read_json(folder / "tuning.json")
     if saved.get("format", 0) > FORMAT:
         raise DataError(
-            f"{folder / 'tuning.json'} is of format {saved['format']}, and this version of cascader knows {FORMAT} at "
-            "most. Update cascader, or remove the file to tune again."
+            f"{folder / 'tuning.json'} has format {saved['format']}, but this cascader reads up to {FORMAT}. "
+            "Update cascader, or delete the file to tune again."
         )
     if saved.get("format") != FORMAT or saved["identity"] != dict(identity):
         return None
@@ -166,12 +166,12 @@ def load_tuned(folder: Path, identity: Mapping[str, str], scorers: Mapping[str, 
 def _tier(saved: Mapping[str, Any], scorers: Mapping[str, Scorer], tensors: Mapping[str, Any], trial: int) -> Tier:
     name, prefix = saved["tier"], f"{trial}/{saved['tier']}/"
     if name not in scorers:
-        raise DataError(f"this cascade was tuned with a tier {name!r}, which is not there. Tune again.")
-    learnt = {key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
+        raise DataError(f"this cascade was tuned with a tier {name!r}, which this run does not have. Tune again.")
+    arrays = {key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
     return Tier(
         name=name,
         scorer=scorers[name],
         alpha=Alpha.from_dict(saved["alpha"]),
-        keep=None if saved["keep"] is None else load_pruner(saved["keep"], learnt),
+        keep=None if saved["keep"] is None else load_pruner(saved["keep"], arrays),
         fusion=Fusion(saved["scale"], saved["pruned"]),
     )

@@ -1,4 +1,4 @@
-"""Which tiers, which pruner, which weights: valid chooses, by replaying scores that were recorded once."""
+"""Choose tiers, pruners and weights on valid by replaying scores that were recorded once."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _QUESTIONS_AT_ONCE = 256
 
 
 class RecordedScorer:
-    """The rows of a scorer for some questions; it knows no others."""
+    """The recorded scores of a scorer for a fixed set of questions."""
 
     def __init__(self, scorer: Scorer, queries: Queries, kg: KnowledgeGraph) -> None:
         self._sizes = len(kg.entities), len(kg.relations)
@@ -48,37 +48,37 @@ class RecordedScorer:
         self._rows = np.concatenate(blocks)  # (questions, entities)
 
     def score_all(self, queries: Queries) -> FloatArray:
-        """The rows of the queries; shape (queries, entities)."""
+        """Look up the scores of the queries; shape (queries, entities)."""
         keys = queries.keys(*self._sizes)
         places = np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)
         if (self._keys[places] != keys).any():
-            raise DataError("this question was not asked when scores were recorded. Record it, or ask the tier itself.")
+            raise DataError("there are no recorded scores for this question. Record it, or ask the tier itself.")
         return self._rows[places]
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
-        """Score the candidates of each query; shape (candidates,)."""
+        """Look up the scores of the candidates of each query; shape (candidates,)."""
         return self.score_all(queries)[candidates.rows, candidates.ids]
 
 
 #: As in the paper.
 QUANTILES = (0.5, 0.75, 0.9, 0.95)
 WIDTHS = (5, 10, 20, 50, 100)
-#: Candidates that a tier that reads pairs is asked about at most.
+#: The most candidates per question that a tier that reads pairs is given.
 READ_TOP = 100
-#: What the estimates of tuning's time count: how often two tiers are added up to find how (three scales, relations of
-#: their own, two checks), how often a trial is replayed, and behind how many bases pairs are read.
+#: Counts for estimating the time of tuning: how often two tiers are added up (three scales, alphas per relation, two
+#: checks), how often a trial is replayed, and after how many bases pairs are read.
 SUMS_PER_TIER, REPLAYS_PER_TRIAL, BASES = 5, 2, 2
 _FUSIONS = [Fusion(scale, pruned) for scale in get_args(Scale) for pruned in get_args(Pruned)]
-#: What the recorded rows of a tier may take: on large graphs, a sample of valid is enough.
+#: The most memory for a tier's recorded scores: on large graphs, a sample of valid is enough.
 _RECORD_BYTES = 256 << 20
 
 
 def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = READ_TOP, seed: int = 0) -> TuningResult:
-    """Try subsets of the later tiers, pruners, weights and fusions; whatever `cascade` has of these is not used.
+    """Try subsets of the later tiers with different pruners, weights and fusions; those of `cascade` are ignored.
 
-    Tiers that score every entity are added up. A tier that reads pairs is asked once about the `read_top` best
-    candidates of valid, and all trials look its scores up. Pruners learn from one half of valid; the share of the other
-    half's golds that they keep is recorded.
+    Tiers that score every entity are added up. A tier that reads pairs scores the `read_top` best candidates of each
+    valid question once, and all trials look its scores up. Pruners learn from one half of valid; their coverage is
+    measured on the other half.
 
     >>> from cascader import Budget, Cascade, ComplEx, Frequency, KnowledgeGraph, tune
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
@@ -90,7 +90,9 @@ def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = READ_TOP, seed
     0.0
     """
     if len(kg.valid) == 0:
-        raise DataError(f"{kg.name} has no valid triples to tune on. Give alpha and k yourself, or hold some back.")
+        raise DataError(
+            f"{kg.name} has no valid triples to tune on. Set alpha and k yourself, or hold some triples out."
+        )
     if read_top < 1:
         raise SettingsError(f"read_top is {read_top}, expected at least 1 candidate.")
     return TuningResult(tuple(_Search(cascade, kg, seed).trials(read_top)))
@@ -98,7 +100,7 @@ def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = READ_TOP, seed
 
 @dataclass(frozen=True)
 class _Reader:
-    """A tier that reads pairs, what it has read so far, and how fast it is."""
+    """A tier that reads pairs, with its stored scores and its speed."""
 
     tier: Tier
     stored: StoredScorer
@@ -106,7 +108,7 @@ class _Reader:
 
 
 class _Search:
-    """What all trials share: recorded scores, and the two halves of valid."""
+    """The state that all trials share: recorded scores, and the two halves of valid."""
 
     def __init__(self, cascade: Cascade, kg: KnowledgeGraph, seed: int) -> None:
         self._kg = kg
@@ -124,7 +126,7 @@ class _Search:
         self._recorded = {name: RecordedScorer(scorer, self._both, kg) for name, scorer in self._scorers.items()}
 
     def trials(self, read_top: int) -> Iterator[Trial]:
-        """Sums of the tiers that score everyone; then, on the first tier and on the best sum, those that read."""
+        """Yield sums of tiers that score all entities, then rerankings of the first tier and of the best sum."""
         sums = [self._sum(chosen) for chosen in _subsets(self._dense)]
         yield from sums
         best = max(sums, key=lambda trial: trial.mrr)
@@ -137,7 +139,7 @@ class _Search:
     # Sums.
 
     def _sum(self, chosen: Sequence[Tier]) -> Trial:
-        """The best way to add the chosen tiers to the first, one after the other."""
+        """Find the best way to add the chosen tiers to the first, one after the other."""
         cascade = Cascade(self._recorded[self._first], name=self._first)
         for tier in chosen:
             cascade = self._added(cascade, tier.name)
@@ -150,7 +152,7 @@ class _Search:
         found = {scale: best_sum(cascade, later, self._kg, self._both, scale) for scale in get_args(Scale)}
         scale = max(found, key=lambda key: found[key].mrr)
         own = relation_alphas(cascade, later, self._kg, self._learning, scale).relations
-        # Learnt on one half of valid, an alpha for each relation must earn its place on the other.
+        # Alphas per relation are learned on one half of valid, and used only if they help on the other.
         plain, by_relation = (
             cascade.then(later, alpha=alpha, fusion=Fusion(scale), name=name)
             for alpha in (found[scale].alpha, replace(found[scale].alpha, relations=own))
@@ -160,7 +162,7 @@ class _Search:
     # Reranking.
 
     def _reader(self, tier: Tier, bases: Sequence[Trial], read_top: int) -> _Reader:
-        """Ask a tier about all that any trial may want, and see how fast it is."""
+        """Let a tier read every pair that any trial may need, and measure its speed."""
         stored = tier.scorer if isinstance(tier.scorer, StoredScorer) else StoredScorer(tier.scorer, self._kg)
         questions = self._both.unique()[0]
         for base in bases:
@@ -169,7 +171,7 @@ class _Search:
         return _Reader(tier, stored, ReadingSpeed.measure(stored.scorer, questions, kept))
 
     def _reranked(self, base: Trial, reader: _Reader, read_top: int) -> Iterator[Trial]:
-        """Every pruner with alphas of its own; the way to fuse is the one that is best when the most is read."""
+        """Try every pruner with its own best alphas, and with the fusion that is best when the most pairs are read."""
         earlier = self._with(self._recorded, base.cascade.tiers)
 
         def best(keep: Pruner, fusion: Fusion) -> Trial:
@@ -195,15 +197,15 @@ class _Search:
         return Trial(cascade, mrr, len(kept.ids) / len(questions), seconds, self._coverage(base, tier.keep))
 
     def _coverage(self, base: Trial, keep: Pruner) -> float:
-        """The share of golds that survive, on the half of valid that no pruner has learnt from."""
+        """Compute the share of golds that are kept, on the half of valid that no pruner has learned from."""
         kept = self._kept(base, keep, self._checking)
         return float((kept.ids == self._checking.required_golds()[kept.rows]).sum() / len(self._checking))
 
     def _pruners(self, earlier: Cascade, read_top: int) -> list[Pruner]:
-        """Fixed numbers of candidates, and for each quantile what was learned from half of valid.
+        """Build pruners with a fixed number of candidates, and for each quantile those that learn from half of valid.
 
-        Two networks serve them all: one that has learned from that half, and one from half of it, for the guarantee
-        needs triples that taught nothing. Never more than was recorded: what is beyond has not been tried.
+        Two networks serve them all: one trained on that half, and one on half of it, because the conformal guarantee
+        needs triples that were not trained on. No pruner keeps more candidates than were recorded.
         """
         examples = Examples.collect(score_in_blocks(earlier, self._learning), "compact")
         static, dynamic = StaticTopK(0.5).fit_examples(examples), DynamicTopK(0.5).fit_examples(examples)
@@ -224,12 +226,12 @@ class _Search:
     # Replaying.
 
     def _with(self, scorers: Mapping[str, Scorer], tiers: Sequence[Tier]) -> Cascade:
-        """A cascade of the same tiers, with what was recorded or with the real scorers."""
+        """Build a cascade of the same tiers with other scorers: the recorded ones, or the real ones."""
         exchanged = tuple(replace(tier, scorer=scorers.get(tier.name, tier.scorer)) for tier in tiers)
         return Cascade(scorers[self._first], exchanged, name=self._first)
 
     def _kept(self, base: Trial, keep: Pruner, questions: Queries) -> Candidates:
-        """Whom a pruner keeps of what a sum has scored."""
+        """Return the candidates that a pruner keeps after a sum of tiers."""
         scores = self._with(self._recorded, base.cascade.tiers).score_all(questions)
         return keep.keep(questions, mask_known(scores, questions))
 
@@ -238,13 +240,13 @@ class _Search:
 
 
 def trial_count(read_top: int) -> int:
-    """How many cascades are tried behind one base with a tier that reads pairs: ways to fuse, then pruners."""
+    """Count the cascades that are tried for one base and one tier that reads pairs: fusions, then pruners."""
     narrower = sum(k < read_top for k in WIDTHS)
     return len(_FUSIONS) + 2 * narrower + 1 + 3 * len(QUANTILES)
 
 
 def split_valid(kg: KnowledgeGraph, seed: int) -> tuple[Triples, Triples]:
-    """Two random halves of valid, or of as much of it as may be recorded; of a single triple, twice the same."""
+    """Split valid, or as much of it as may be recorded, into two random halves; a single triple is in both."""
     at_most = max(2, _RECORD_BYTES // (2 * 4 * len(kg.entities)))
     shuffled = np.random.default_rng(seed).permutation(kg.valid)[:at_most]
     middle = (len(shuffled) + 1) // 2
@@ -252,5 +254,5 @@ def split_valid(kg: KnowledgeGraph, seed: int) -> tuple[Triples, Triples]:
 
 
 def _subsets(tiers: Sequence[Tier]) -> list[tuple[Tier, ...]]:
-    """All choices of tiers in their order, none of them first."""
+    """List all subsets of the tiers in order, starting with the empty one."""
     return [chosen for size in range(len(tiers) + 1) for chosen in combinations(tiers, size)]

@@ -178,7 +178,7 @@ class TestKeeping:
 
     def test_another_format_is_refused(self, tmp_path):
         (tmp_path / "calibration.json").write_text('{"format": 9}')
-        with pytest.raises(DataError, match="is of format 9, expected 2"):
+        with pytest.raises(DataError, match="has format 9, expected 2"):
             load_calibration(tmp_path, {})
 
     def test_what_an_earlier_version_wrote_is_made_anew(self, kg, tmp_path):

@@ -1,4 +1,4 @@
-"""From scores to probabilities, learnt on valid; the ranking of a question's answers stays as it is."""
+"""Turn scores into probabilities, learned on valid, without changing the ranking of a question's answers."""
 
 from cascader.tuning.calibration.calibration import (
     CALIBRATION_TRIPLES,

@@ -1,4 +1,4 @@
-"""Probabilities of a cascade's answers, learned on valid, and their file."""
+"""Probabilities for a cascade's answers, learned on valid, and the file that stores them."""
 
 import hashlib
 import json
@@ -20,24 +20,24 @@ from cascader.tuning.calibration.reliability import Reliability
 
 @dataclass(frozen=True)
 class Threshold:
-    """From which probability on a triple is held for true, and how well that did."""
+    """The probability from which a triple is judged to be true, and how accurate that is."""
 
     probability: float
-    accuracy: float  # on triples that it was not chosen on, as many true as corrupted
-    triples: int  # that it was chosen and judged on
+    accuracy: float  # on triples that it was not chosen on, half of them true and half corrupted
+    triples: int  # that it was chosen and measured on
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A curve for each side that is asked for. Within a question, a higher score never has a lower probability."""
+    """A curve for each side that is asked for; within a question, a higher score never has a lower probability."""
 
     head: Curve
     tail: Curve
     reliability: Reliability
-    threshold: Threshold | None = None  # None: nobody has asked for verdicts yet
+    threshold: Threshold | None = None  # None: no verdict has been asked for yet
 
     def probabilities(self, queries: Queries, scores: FloatArray, is_known: BoolArray) -> FloatArray:
-        """The probability that each entity is a true answer; all shapes (queries, entities)."""
+        """Return the probability that each entity is a true answer; all shapes (queries, entities)."""
         rows = [
             (self.tail if predicts_tail else self.head).probabilities(evidence(scores[row], is_known[row]))
             for row, predicts_tail in enumerate(queries.predicts_tail)
@@ -45,15 +45,15 @@ class Calibration:
         return np.stack(rows) if rows else np.empty(scores.shape)
 
     def in_words(self) -> str:
-        """One line for a person."""
-        seen = self.reliability
+        """Describe the reliability in one readable line."""
+        found = self.reliability
         return (
-            f"Probabilities are off by {seen.error_after:.3f} on average ({seen.error_before:.3f} before calibration), "
-            f"measured on {seen.answers:,} top answers of valid, {seen.golds:,} of them right."
+            f"Probabilities are off by {found.error_after:.3f} on average ({found.error_before:.3f} before calibration), "
+            f"measured on {found.answers:,} top answers of valid, {found.golds:,} of them right."
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the calibration as a JSON object."""
         return {
             "head": self.head.as_dict(),
             "tail": self.tail.as_dict(),
@@ -63,7 +63,7 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Calibration":
-        """What `as_dict` gave."""
+        """Rebuild it from `as_dict()`."""
         return cls(
             Curve.from_dict(saved["head"]),
             Curve.from_dict(saved["tail"]),
@@ -72,12 +72,12 @@ class Calibration:
         )
 
 
-#: More would sharpen nothing: two numbers and a few steps are learnt for each side.
+#: More would not help: only a few weights and steps are learned for each side.
 CALIBRATION_TRIPLES = 2000
 _QUESTIONS_AT_ONCE = 256
-#: The best answers of a question all count; of the many others some are drawn, and count for all.
+#: The best answers of a question are all used; a sample of the many others is weighted to represent them.
 _ALWAYS, _DRAWN = 50, 50
-#: Probabilities are judged on what people get to see.
+#: Probabilities are judged on as many answers per question as people usually see.
 _JUDGED = 10
 
 _Fit = Callable[[FloatArray, BoolArray, FloatArray], Curve]
@@ -85,11 +85,11 @@ _Fit = Callable[[FloatArray, BoolArray, FloatArray], Curve]
 
 @dataclass(frozen=True, eq=False)
 class _Answers:
-    """Answers of many questions; all shapes (answers,) but that of the evidence, (answers, evidence)."""
+    """Answers to many questions; all shapes are (answers,), except that of the evidence, (answers, evidence)."""
 
     evidence: FloatArray
     is_gold: BoolArray
-    counts: FloatArray  # how many answers each stands for
+    counts: FloatArray  # how many answers each represents
     is_top: BoolArray
 
     @classmethod
@@ -98,14 +98,16 @@ class _Answers:
 
 
 def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = None, *, seed: int = 0) -> Calibration:
-    """Fit a curve for each side on valid, or on those of its `triples`.
+    """Fit a curve for each side on valid, or on a subset of its `triples`.
 
-    Golds are true; whatever else is in neither train nor valid counts as false. Half of the questions choose the kind
-    of curve and fit it, the others tell its error; then it is fitted to all of them.
+    Gold answers count as true, and anything in neither train nor valid as false. Half of the questions choose the kind
+    of curve and fit it, and the other half measures its error; then it is fitted to all of them.
     """
     triples = kg.valid if triples is None else triples
     if len(triples) == 0:
-        raise DataError(f"{kg.name} has no valid triples to calibrate on. Hold some back, or do without probabilities.")
+        raise DataError(
+            f"{kg.name} has no valid triples to calibrate on. Hold some triples out, or do without probabilities."
+        )
     draw = np.random.default_rng(seed)
     chosen = Queries.from_triples(draw.permutation(triples)[:CALIBRATION_TRIPLES])
     questions = chosen.with_known(kg.known_before("valid")).unique()[0]
@@ -125,32 +127,32 @@ def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = No
 
 
 def _halves(answers: list[_Answers]) -> tuple[list[_Answers], list[_Answers]]:
-    """Questions to learn from, and others; a single question has to be both."""
+    """Split into questions to learn from and questions to check on; a single question serves as both."""
     middle = (len(answers) + 1) // 2
     return answers[:middle], answers[middle:] or answers
 
 
 def _chosen_fit(answers: list[_Answers]) -> _Fit:
-    """The kind of curve that, fitted to half of the questions, is least surprised by the others."""
+    """Choose the kind of curve that, fitted to half of the questions, has the lowest loss on the others."""
     learning, checking = _halves(answers)
-    seen = _Answers.joined(checking)
+    checked = _Answers.joined(checking)
 
     def loss(fit: _Fit) -> float:
-        return log_loss(_fitted(fit, learning).probabilities(seen.evidence), seen.is_gold, seen.counts)
+        return log_loss(_fitted(fit, learning).probabilities(checked.evidence), checked.is_gold, checked.counts)
 
     return min((fit_logistic, _fit_isotonic), key=loss)
 
 
 def _fitted(fit: _Fit, answers: list[_Answers]) -> Curve:
-    seen = _Answers.joined(answers)
-    return fit(seen.evidence, seen.is_gold, seen.counts)
+    joined = _Answers.joined(answers)
+    return fit(joined.evidence, joined.is_gold, joined.counts)
 
 
 def _judged(curve: Curve, answers: list[_Answers]) -> tuple[FloatArray, FloatArray, BoolArray, int]:
-    """Shares, probabilities and golds of the best answers, (answers,) each; and of how many questions they are."""
-    seen = _Answers.joined(answers)
-    top = seen.evidence[seen.is_top]
-    return np.exp(top[:, 0]), curve.probabilities(top), seen.is_gold[seen.is_top], len(answers)
+    """Return the shares, probabilities and golds of the best answers, (answers,) each, and the number of questions."""
+    joined = _Answers.joined(answers)
+    top = joined.evidence[joined.is_top]
+    return np.exp(top[:, 0]), curve.probabilities(top), joined.is_gold[joined.is_top], len(answers)
 
 
 def _fit_isotonic(evidence: FloatArray, is_gold: BoolArray, counts: FloatArray) -> Curve:
@@ -158,7 +160,7 @@ def _fit_isotonic(evidence: FloatArray, is_gold: BoolArray, counts: FloatArray) 
 
 
 def _answers(cascade: Cascade, kg: KnowledgeGraph, questions: Queries, draw: np.random.Generator) -> list[_Answers]:
-    """The answers of each question that are learnt from; what train knows is none of them."""
+    """Choose the answers of each question to learn from, leaving out those known from train."""
     known, golds = questions.known, kg.known(("valid",))
     found = []
     for block in questions.blocks(_QUESTIONS_AT_ONCE):
@@ -171,14 +173,14 @@ def _answers(cascade: Cascade, kg: KnowledgeGraph, questions: Queries, draw: np.
                     evidence(scores[row], is_known[row])[chosen],
                     is_gold[row, chosen],
                     counts,
-                    np.arange(len(chosen)) < _JUDGED,  # the best stand first
+                    np.arange(len(chosen)) < _JUDGED,  # the best come first
                 )
             )
     return found
 
 
 def _chosen(scores: FloatArray, is_gold: BoolArray, draw: np.random.Generator) -> tuple[IntArray, FloatArray]:
-    """The best answers, all golds, some of the others; and how many answers each stands for."""
+    """Choose the best answers, all golds and a sample of the rest, and how many answers each represents."""
     order = np.argsort(-scores, kind="stable")[: np.isfinite(scores).sum()]
     always = order[:_ALWAYS]
     rest = order[_ALWAYS:]
@@ -190,13 +192,13 @@ def _chosen(scores: FloatArray, is_gold: BoolArray, draw: np.random.Generator) -
 
 
 FORMAT = 2
-#: Formats of earlier versions: they say less of the reliability, so that calibrations are made anew.
+#: Formats of earlier versions: they say less about the reliability, so calibrations are redone.
 _EARLIER = (1,)
 FILE = "calibration.json"
 
 
 def hash_of_cascade(cascade: Cascade) -> str:
-    """One sha256 for how the tiers come together: weights, pruners and what these have learnt; not for the models."""
+    """Compute a sha256 of how the tiers are combined: weights, pruners and what these learned, but not the models."""
     tiers = [cascade.name, *(described(tier) for tier in cascade.tiers)]
     digest = hashlib.sha256(json.dumps(tiers, sort_keys=True).encode())
     for tier in cascade.tiers:
@@ -206,14 +208,14 @@ def hash_of_cascade(cascade: Cascade) -> str:
 
 
 def save_calibration(calibration: Calibration, folder: Path, identity: Mapping[str, str]) -> None:
-    """Write it to `calibration.json`, beside those of other cascades of the same run."""
+    """Write a calibration to `calibration.json`, next to those of other cascades of the same run."""
     others = [saved for saved in _saved(folder) if saved["identity"] != dict(identity)]
     entry = {"identity": dict(identity), **calibration.as_dict()}
     write_json(folder / FILE, {"format": FORMAT, "calibrations": [*others, entry]})
 
 
 def load_calibration(folder: Path, identity: Mapping[str, str]) -> Calibration | None:
-    """Read back what was saved for this cascade; None if there is nothing."""
+    """Load the calibration that was saved for this cascade; None if there is none."""
     return next((Calibration.from_dict(saved) for saved in _saved(folder) if saved["identity"] == dict(identity)), None)
 
 
@@ -225,7 +227,7 @@ def _saved(folder: Path) -> list[dict[str, Any]]:
         return []
     if content.get("format") != FORMAT:
         raise DataError(
-            f"{folder / FILE} is of format {content.get('format')!r}, expected {FORMAT}. It was written by another "
-            "version of cascader: use that one, or delete the file, and it is made anew."
+            f"{folder / FILE} has format {content.get('format')!r}, expected {FORMAT}. It was written by another "
+            "version of cascader: use that one, or delete the file to calibrate again."
         )
     return list(content["calibrations"])

@@ -10,18 +10,19 @@ from scipy.special import expit, logsumexp
 
 from cascader.graph import BoolArray, FloatArray
 
-#: The columns of the evidence. Those of an entity rise with its score; the last one is of the question as a whole.
+#: The columns of the evidence. The first two rise with the entity's score; the last describes the whole question.
 EVIDENCE = ("share", "rank", "answers")
 RISING = (True, True, False)
-#: Deviations of a question's scores are stretched so before they compete: without, its best answers look alike.
+#: Standardized scores are multiplied by this before the softmax: otherwise the best answers look alike.
 _SHARPNESS = 2.0
 
 
 def evidence(scores: FloatArray, is_known: BoolArray) -> FloatArray:
-    """The evidence for every entity as the answer of one question; (entities, 3) from two times (entities,).
+    """Compute the evidence for every entity as the answer to one question; two (entities,) arrays give (entities, 3).
 
-    The logarithm of its share among all that is not known, after the scores are brought to one deviation; minus the
-    logarithm of its rank there; and how many answers are known already. What is known gets what it would have.
+    The columns are the logarithm of the entity's softmax share among entities that are not known answers, after the
+    scores are standardized; minus the logarithm of its rank among them; and the logarithm of the number of known
+    answers. A known answer gets the values it would have if it were not known.
 
     >>> evidence(np.array([3.0, 1.0, 2.0]), np.array([False, False, True])).round(2).tolist()
     [[-0.02, -0.0, 0.69], [-4.02, -0.69, 0.69], [-2.02, -0.41, 0.69]]
@@ -34,28 +35,28 @@ def evidence(scores: FloatArray, is_known: BoolArray) -> FloatArray:
 
 
 def _log_share(scores: FloatArray, is_new: BoolArray) -> FloatArray:
-    centre, spread = scores[is_new].mean(), scores[is_new].std()
-    is_constant = spread <= 1e-6 * (1 + abs(centre))  # what float32 sees as one and the same score
-    stretched = _SHARPNESS * (scores - centre) / (1 if is_constant else spread)
-    # No share is more than all; only what is known and would be ahead of everyone comes near that.
+    center, spread = scores[is_new].mean(), scores[is_new].std()
+    is_constant = spread <= 1e-6 * (1 + abs(center))  # all scores are equal up to float32 rounding
+    stretched = _SHARPNESS * (scores - center) / (1 if is_constant else spread)
+    # A share is at most 1; only a known answer that would rank first can exceed that.
     return np.minimum(stretched - logsumexp(stretched[is_new]), 0.0)
 
 
 def _rank(scores: FloatArray, is_new: BoolArray) -> FloatArray:
-    """The mean rank among what is new: equal scores must have equal probabilities."""
+    """Compute the mean rank among new answers: equal scores must have equal probabilities."""
     ascending = np.sort(scores[is_new])
     not_above = np.searchsorted(ascending, scores, side="right")
     equal = not_above - np.searchsorted(ascending, scores, side="left")
     return len(ascending) - not_above + (equal + 1) / 2
 
 
-#: Keeps weights finite where evidence separates all golds from the rest.
+#: Keeps weights finite if the evidence separates all golds from the rest.
 _PENALTY = 0.01
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Weighs the evidence; the sum becomes a probability by the logistic function, or by steps where there are some.
+    """Maps a weighted sum of the evidence to a probability, by the logistic function or by steps.
 
     >>> curve = Curve(weights=(1.0, 0.0, 0.0), intercept=0.0)
     >>> curve.probabilities(np.array([[0.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])).round(3).tolist()
@@ -64,41 +65,41 @@ class Curve:
 
     weights: tuple[float, ...]  # (evidence,)
     intercept: float
-    sums: tuple[float, ...] = ()  # where steps begin and end, ascending
-    values: tuple[float, ...] = ()  # the probability there, never falling
+    sums: tuple[float, ...] = ()  # where steps start and end, ascending
+    values: tuple[float, ...] = ()  # the probability at each, never falling
 
     @property
     def kind(self) -> str:
-        """What it is called."""
+        """The kind of curve, for reports."""
         return "isotonic" if self.sums else "logistic"
 
     def probabilities(self, evidence: FloatArray) -> FloatArray:
-        """The probability of each answer; shape (answers,) from (answers, evidence)."""
+        """Compute the probability of each answer; (answers, evidence) gives (answers,)."""
         sums = self.weigh(evidence)
         return np.interp(sums, self.sums, self.values) if self.sums else expit(sums)
 
     def weigh(self, evidence: FloatArray) -> FloatArray:
-        """The evidence in one number; shape (answers,)."""
+        """Compute the weighted sum of the evidence; shape (answers,)."""
         return evidence @ np.array(self.weights) + self.intercept
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the curve as a JSON object."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Curve":
-        """What `as_dict` gave."""
+        """Rebuild it from `as_dict()`."""
         return cls(tuple(saved["weights"]), saved["intercept"], tuple(saved["sums"]), tuple(saved["values"]))
 
 
 def fit_logistic(evidence: FloatArray, is_gold: BoolArray, counts: FloatArray) -> Curve:
-    """The most likely weights; what rises with the score cannot have a negative one.
+    """Fit the most likely weights, with none negative for evidence that rises with the score.
 
-    `counts` says how many answers each stands for; shapes (answers, evidence), (answers,) and (answers,).
+    `counts` says how many answers each row represents; shapes (answers, evidence), (answers,) and (answers,).
     """
-    centre, spread = evidence.mean(axis=0), evidence.std(axis=0)
+    center, spread = evidence.mean(axis=0), evidence.std(axis=0)
     spread = np.where(spread > 1e-9, spread, 1.0)
-    scaled = np.column_stack([(evidence - centre) / spread, np.ones(len(evidence))])
+    scaled = np.column_stack([(evidence - center) / spread, np.ones(len(evidence))])
 
     def loss(weights: FloatArray) -> tuple[float, FloatArray]:
         sums = scaled @ weights
@@ -109,17 +110,17 @@ def fit_logistic(evidence: FloatArray, is_gold: BoolArray, counts: FloatArray) -
     bounds = [*((0, None) if rises else (None, None) for rises in RISING), (None, None)]
     *slopes, level = minimize(loss, np.zeros(len(bounds)), jac=True, bounds=bounds, method="L-BFGS-B").x
     weights = np.array(slopes) / spread
-    return Curve(tuple(weights.tolist()), float(level - weights @ centre))
+    return Curve(tuple(weights.tolist()), float(level - weights @ center))
 
 
 def with_steps(curve: Curve, evidence: FloatArray, is_gold: BoolArray, counts: FloatArray) -> Curve:
-    """The same weights, but the share of golds is read off the data: isotonic regression on the sum."""
+    """Keep the weights, but fit the probabilities to the data by isotonic regression on the weighted sum."""
     sums, place_of = np.unique(curve.weigh(evidence), return_inverse=True)
     totals = np.bincount(place_of, weights=counts)
     shares = np.bincount(place_of, weights=counts * is_gold) / totals
     found = isotonic_regression(shares, weights=totals)
     ends = np.unique(np.concatenate([found.blocks[:-1], found.blocks[1:] - 1]))  # first and last sum of each step
-    least = 1 / (totals.sum() + 2)  # what was never seen may still be
+    least = 1 / (totals.sum() + 2)  # no probability is exactly 0 or 1
     return Curve(
         curve.weights,
         curve.intercept,
@@ -129,6 +130,6 @@ def with_steps(curve: Curve, evidence: FloatArray, is_gold: BoolArray, counts: F
 
 
 def log_loss(probabilities: FloatArray, is_gold: BoolArray, counts: FloatArray) -> float:
-    """How surprised one is by the golds and the others, in all; lower is better."""
+    """Compute the total log loss over golds and other answers; lower is better."""
     likely = np.where(is_gold, probabilities, 1 - probabilities).clip(1e-12)
     return float(-counts @ np.log(likely))

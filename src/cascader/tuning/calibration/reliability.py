@@ -1,4 +1,4 @@
-"""How far probabilities are from what comes true."""
+"""Measure how far probabilities are from the observed share of gold answers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ BINS = 15
 
 @dataclass(frozen=True)
 class Bin:
-    """Answers that are about equally probable."""
+    """A group of answers that are about equally probable."""
 
     answers: int
     predicted: float  # the mean probability
@@ -22,19 +22,19 @@ class Bin:
 
 @dataclass(frozen=True)
 class Reliability:
-    """What was seen on answers to questions that nothing was fitted to, and no curve was chosen on."""
+    """How reliable probabilities are, on questions that no curve was fitted to or chosen on."""
 
     questions: int
     answers: int
     golds: int
-    error_before: float  # the expected calibration error if a score's share were taken for a probability
-    error_after: float  # and that of the probabilities
+    error_before: float  # the expected calibration error when softmax shares are taken as probabilities
+    error_after: float  # the expected calibration error of the probabilities
     before: tuple[Bin, ...]
     after: tuple[Bin, ...]
 
     @classmethod
     def of(cls, shares: FloatArray, probabilities: FloatArray, is_gold: BoolArray, questions: int) -> "Reliability":
-        """Measure on the answers of so many questions, (answers,) each."""
+        """Measure the reliability on the answers to a number of questions; arrays are (answers,)."""
         return cls(
             questions=questions,
             answers=len(is_gold),
@@ -46,18 +46,18 @@ class Reliability:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the reliability as a JSON object."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Reliability":
-        """What `as_dict` gave."""
+        """Rebuild it from `as_dict()`."""
         bins = {name: tuple(Bin(**each) for each in saved[name]) for name in ("before", "after")}
         return cls(**{**saved, **bins})
 
 
 def bins_of(probabilities: FloatArray, is_gold: BoolArray, bins: int = BINS) -> tuple[Bin, ...]:
-    """Answers from the least probable to the most, in bins with equally many.
+    """Group answers from the least to the most probable, in bins of equal size.
 
     >>> bins_of(np.array([0.9, 0.1, 0.2, 0.7]), np.array([True, False, False, False]), bins=2)
     (Bin(answers=2, predicted=0.15, found=0.0), Bin(answers=2, predicted=0.8, found=0.5))
@@ -69,7 +69,7 @@ def bins_of(probabilities: FloatArray, is_gold: BoolArray, bins: int = BINS) -> 
 
 
 def expected_calibration_error(probabilities: FloatArray, is_gold: BoolArray, bins: int = BINS) -> float:
-    """The mean distance between probability and share of golds, over bins with equally many answers.
+    """Compute the mean distance between probability and share of golds, over bins of equal size.
 
     >>> expected_calibration_error(np.array([0.5, 0.5]), np.array([True, False]), bins=1)
     0.0
@@ -81,6 +81,6 @@ def expected_calibration_error(probabilities: FloatArray, is_gold: BoolArray, bi
 
 
 def _equal_bins(probabilities: FloatArray, bins: int) -> Iterator[IntArray]:
-    """Places of the least probable answers, of the next, and so on; fewer bins where there are too few answers."""
+    """Yield the positions of the answers in each bin, least probable first; fewer bins if there are too few answers."""
     order = np.argsort(probabilities, kind="stable")
     yield from (places for places in np.array_split(order, bins) if len(places))
