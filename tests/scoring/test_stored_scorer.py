@@ -203,7 +203,7 @@ def test_a_shard_of_no_pairs(toy, queries):
     [
         ({"format": 2}, "has format 2 and .* expected format 1 .*another version of cascader"),
         ({"identity": {"model": "x"}}, r"identity \{'model': 'x'\}, expected"),
-        ({"jobs": [{"nmae": "00000"}]}, "is not a list of jobs.*nmae.*to start anew"),
+        ({"jobs": [{"nmae": "00000"}]}, "is not a list of jobs.*nmae.*to start over"),
     ],
 )
 def test_a_manifest_that_is_not_ours_is_an_error_and_stays_as_it_is(toy, queries, tmp_path, change, message):

@@ -1,4 +1,4 @@
-"""What scores answers, where that work runs, and scores that are stored so that no pair is scored twice."""
+"""Scorers, the engines that run them, and stores that make sure no pair is scored twice."""
 
 from cascader.scoring.memory_store import MemoryStore, Store
 from cascader.scoring.score_store import ScoreStore, WriteBehind

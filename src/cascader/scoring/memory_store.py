@@ -1,4 +1,4 @@
-"""Scores in memory, found in a binary search."""
+"""Scores in memory, found by binary search."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
@@ -8,24 +8,24 @@ import numpy as np
 from cascader.graph import FloatArray, IntArray
 from cascader.scoring.shards import SHARD_PAIRS, MemoryShard, cut
 
-#: Computes shards, and gives the place of each once it is done.
+#: Computes shards, and yields the position of each once it is done.
 RunShards = Callable[[Sequence[Any]], Iterator[int]]
 
 
 class Store(Protocol):
-    """Keeps scores by the numbers of their pairs."""
+    """Stores scores by the keys of their pairs."""
 
     def find(self, keys: IntArray) -> FloatArray:
-        """The score of each pair, NaN where there is none; shape (keys,)."""
+        """Return the score of each pair, NaN if there is none; shape (keys,)."""
         ...
 
     def compute(self, keys: IntArray, run: RunShards) -> Generator[int, None, None]:
-        """Let `run` compute what is missing of distinct, ascending pairs; yield how many pairs each shard had."""
+        """Let `run` compute the missing scores of distinct, ascending keys; yield the number of pairs of each shard."""
         ...
 
 
 class MemoryStore:
-    """Keeps scores as long as it lives, and writes no files.
+    """Stores scores in memory only, and writes no files.
 
     >>> store = MemoryStore()
     >>> store.add([(np.array([3, 5]), np.array([0.25, 0.5], dtype=np.float32))])
@@ -43,25 +43,25 @@ class MemoryStore:
 
     @property
     def keys(self) -> IntArray:
-        """All pairs that it has, ascending; shape (pairs,)."""
+        """The keys of all stored pairs, ascending; shape (pairs,)."""
         return self._keys
 
     def find(self, keys: IntArray) -> FloatArray:
-        """The score of each pair, NaN where there is none; shape (keys,)."""
+        """Return the score of each pair, NaN if there is none; shape (keys,)."""
         if len(self._keys) == 0:
             return np.full(len(keys), np.nan, dtype=np.float32)
         places = np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)
         return np.where(self._keys[places] == keys, self._scores[places], np.float32(np.nan))
 
     def add(self, parts: Sequence[tuple[IntArray, FloatArray]]) -> None:
-        """Take in more pairs and their scores."""
+        """Add more pairs and their scores."""
         keys = np.concatenate([self._keys, *(keys for keys, _ in parts)])
         scores = np.concatenate([self._scores, *(scores for _, scores in parts)])
-        order = np.argsort(keys, kind="stable")  # fast on what consists of sorted parts
+        order = np.argsort(keys, kind="stable")  # fast on an array of sorted parts
         self._keys, self._scores = keys[order], scores[order]
 
     def compute(self, keys: IntArray, run: RunShards) -> Generator[int, None, None]:
-        """Let `run` compute what is missing, in this process."""
+        """Let `run` compute the missing scores in this process."""
         shards = [MemoryShard(part) for part in cut(keys[np.isnan(self.find(keys))], self._shard_pairs)]
         for place in run(shards):
             self.add([(shards[place].keys, shards[place].scores)])

@@ -1,4 +1,4 @@
-"""Scores in files, so that a process that was killed resumes and never scores a pair again."""
+"""Scores in files, so that a killed process resumes without scoring any pair again."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ MANIFEST = "manifest.json"
 
 @dataclass
 class _Job:
-    """Pairs that were asked for at once; while it is open, its finished shards wait for the others."""
+    """Pairs that were requested together; while a job is open, its finished shards wait for the others."""
 
     name: str
     asked: str  # the sha256 of the pairs and how they are cut
@@ -32,10 +32,10 @@ class _Job:
 
 
 class ScoreStore:
-    """Keeps the scores of one model on one graph, which `identity` names, in a folder.
+    """Stores the scores of one model on one graph, identified by `identity`, in a folder.
 
-    Each identity has a folder of its own in `folder`, so that another model's scores are never used. There,
-    `manifest.json` lists the finished shards and their sha256; it is written after every shard.
+    Each identity has its own subfolder of `folder`, so that another model's scores are never used. Its `manifest.json`
+    lists the finished shards and their sha256, and is written after every shard.
     """
 
     def __init__(self, folder: str | Path, identity: Mapping[str, str], shard_pairs: int = SHARD_PAIRS) -> None:
@@ -45,28 +45,28 @@ class ScoreStore:
         self._shard_pairs = shard_pairs
         self._table = MemoryStore()
         self._jobs: list[_Job] = []
-        self._taken: set[str] = set()  # the shards that are in the table
-        self._version: tuple[int, int] | None = None  # of the manifest that was read last
+        self._taken: set[str] = set()  # the shards that are already in the table
+        self._version: tuple[int, int] | None = None  # of the manifest when it was last read
 
     def find(self, keys: IntArray) -> FloatArray:
-        """The score of each pair, NaN where there is none; shape (keys,)."""
+        """Return the score of each pair, NaN if there is none; shape (keys,)."""
         self._refresh()
         return self._table.find(keys)
 
     def compute(self, keys: IntArray, run: RunShards) -> Generator[int, None, None]:
-        """Let `run` compute what is missing, while other processes that miss something wait."""
+        """Let `run` compute the missing scores, while other processes that need some wait."""
         with locked(self.folder):
             missing = self._missing(keys)
-            if len(missing):  # whom we waited for may have scored them all
+            if len(missing):  # the process we waited for may have scored them all
                 yield from self._compute(missing, run)
 
     def _missing(self, keys: IntArray) -> IntArray:
-        """The pairs to score; an interrupted job over just these stays open, any other is closed."""
+        """Return the pairs to score; an interrupted job for exactly these stays open, any other is closed."""
         missing = keys[np.isnan(self.find(keys))]
         last = self._jobs[-1] if self._jobs else None
         if last is None or not last.is_open or last.asked == self._sha256_of(missing):
             return missing
-        last.is_open = False  # what it has finished counts, what it has not is no longer asked for
+        last.is_open = False  # its finished shards count, the others are no longer needed
         self._take(last)
         return keys[np.isnan(self._table.find(keys))]
 
@@ -89,14 +89,14 @@ class ScoreStore:
         self._take(job)
 
     def _sha256_of(self, keys: IntArray) -> str:
-        """Tells jobs apart: by their pairs, and how they are cut."""
+        """Hash the pairs of a job and how they are cut into shards."""
         return hashlib.sha256(f"{self._shard_pairs} ".encode() + keys.astype("<i8").tobytes()).hexdigest()
 
     def _refresh(self) -> None:
-        """Look whether the manifest has changed, and take in what is new."""
+        """Load new shards if the manifest has changed."""
         path = self.folder / MANIFEST
         version = _version_of(path)
-        if version is None or version == self._version:  # of a folder that was removed, what was taken in still holds
+        if version is None or version == self._version:  # if the folder was removed, loaded scores stay valid
             return
         saved = read_json(path)
         if saved.get("format") != FORMAT or saved.get("identity") != self._identity:
@@ -108,38 +108,38 @@ class ScoreStore:
         try:
             self._jobs = [_Job(**job) for job in saved["jobs"]]
         except (KeyError, TypeError) as error:
-            raise DataError(f"{path} is not a list of jobs: {error}. Delete {self.folder} to start anew.") from error
+            raise DataError(f"{path} is not a list of jobs: {error}. Delete {self.folder} to start over.") from error
         for job in self._jobs:
             if not job.is_open:
                 self._take(job)
         self._version = version
 
     def _take(self, job: _Job) -> None:
-        """Put a closed job's scores into the table."""
+        """Add a closed job's scores to the table."""
         new = self._read(job)
         self._table.add(list(new.values()))
         self._taken.update(new)
 
     def _read(self, job: _Job) -> dict[str, tuple[IntArray, FloatArray]]:
-        """Read a job's finished shards that are not in the table yet; those that are damaged are forgotten."""
+        """Read a job's finished shards that are not in the table yet; damaged ones are dropped."""
         new = {}
         for name in [name for name in job.shards if name not in self._taken]:
             try:
                 new[name] = read_shard(self.folder / name, job.shards[name])
             except DataError as error:
-                logger.warning("%s Until then its pairs are scored again when they are needed.", error)
+                logger.warning("%s Until then, its pairs are scored again when they are needed.", error)
                 del job.shards[name]
         return new
 
     def _write(self) -> None:
         for job in self._jobs:
-            job.shards = dict(sorted(job.shards.items()))  # whatever the order in which they were finished
+            job.shards = dict(sorted(job.shards.items()))  # in whatever order they were finished
         jobs: list[dict[str, Any]] = [asdict(job) for job in self._jobs]
         write_json(self.folder / MANIFEST, {"format": FORMAT, "identity": self._identity, "jobs": jobs})
         self._version = _version_of(self.folder / MANIFEST)
 
     def _clear_away(self) -> None:
-        """Remove what killed processes left behind: files that the manifest does not list."""
+        """Remove files that killed processes left behind: those that the manifest does not list."""
         listed = {MANIFEST, LOCK, *(name for job in self._jobs for name in job.shards)}
         for path in self.folder.rglob("*"):
             if path.is_file() and path.relative_to(self.folder).as_posix() not in listed:
@@ -147,7 +147,7 @@ class ScoreStore:
 
 
 def _version_of(path: Path) -> tuple[int, int] | None:
-    """What changes whenever a file is replaced; None where there is no file."""
+    """Return something that changes whenever a file is replaced; None if there is no file."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -160,7 +160,7 @@ WAITING_PAIRS = 8192
 
 
 class WriteBehind:
-    """Keeps new scores in memory and writes them once there are many; where that fails, they stay in memory."""
+    """Collects new scores in memory and writes them once there are many; if writing fails, they stay in memory."""
 
     def __init__(self, written: ScoreStore, waiting_pairs: int = WAITING_PAIRS) -> None:
         self._written = written
@@ -169,23 +169,23 @@ class WriteBehind:
         self._next_write = waiting_pairs
 
     def find(self, keys: IntArray) -> FloatArray:
-        """The score of each pair, NaN where there is none; shape (keys,)."""
+        """Return the score of each pair, NaN if there is none; shape (keys,)."""
         scores = self._new.find(keys)
         missing = np.isnan(scores)
         scores[missing] = self._written.find(keys[missing])
         return scores
 
     def compute(self, keys: IntArray, run: RunShards) -> Generator[int, None, None]:
-        """Let `run` compute what is missing, in this process."""
+        """Let `run` compute the missing scores in this process."""
         yield from self._new.compute(keys[np.isnan(self.find(keys))], run)
         if len(self._new) >= self._next_write:
             self.write()
 
     def write(self) -> None:
-        """Write what is new, unless the folder that it belongs to is gone."""
+        """Write the new scores, unless the run's folder is gone."""
         if len(self._new) == 0:
             return
-        # Its folder is RUN/scores/TIER/HASH: a run that was removed must not come back as a few scores.
+        # The folder is RUN/scores/TIER/HASH: a deleted run must not reappear as a few scores.
         if not self._written.folder.parents[2].exists():
             self._next_write = len(self._new) + self._waiting_pairs
             return
@@ -200,7 +200,7 @@ class WriteBehind:
         self._next_write = self._waiting_pairs
 
     def _keep(self, shards: Sequence[Any]) -> Iterator[int]:
-        """Fill shards with what is in memory."""
+        """Fill shards with scores from memory."""
         for place, shard in enumerate(shards):
             shard.keep(self._new.find(shard.keys))
             yield place

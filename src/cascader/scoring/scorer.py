@@ -1,4 +1,4 @@
-"""What a tier, an ensemble and a cascade have in common: they score answers."""
+"""The interface of everything that scores answers: models, sums and cascades."""
 
 from typing import Protocol
 
@@ -8,13 +8,13 @@ from cascader.graph import Candidates, FloatArray, Queries
 class Scorer(Protocol):
     """Scores answers to questions: numpy in, numpy out, float32, higher is better.
 
-    The same question gets the same scores alone and in a block, from `score_all` and from `score`. A class of your
-    own needs these two methods and no base class, and is then a tier like any other:
+    A question gets the same scores alone and in a block, from `score_all` and from `score`. Your own class needs only
+    these two methods and no base class, and can then be a tier like any other:
 
     >>> import numpy as np
     >>> from cascader import Cascade, KnowledgeGraph
     >>> class ByName:
-    ...     "Likes entities whose names stand early in the alphabet."
+    ...     "Prefers entities whose names come early in the alphabet."
     ...
     ...     def __init__(self, kg):
     ...         self.scores = np.array([-ord(entity.name[0]) for entity in kg.entities], dtype=np.float32)
@@ -30,7 +30,7 @@ class Scorer(Protocol):
     """
 
     def score_all(self, queries: Queries) -> FloatArray:
-        """Score every entity as the answer of each query; shape (queries, entities), no NaN."""
+        """Score every entity as the answer to each query; shape (queries, entities), no NaN."""
         ...
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
@@ -39,5 +39,5 @@ class Scorer(Protocol):
 
 
 def reads_pairs(scorer: Scorer) -> bool:
-    """Whether a scorer reads each candidate together with its question, so that it can only be asked about a few."""
+    """Return whether a scorer reads each candidate together with its question, so that it can score only a few."""
     return bool(getattr(scorer, "reads_pairs", False))

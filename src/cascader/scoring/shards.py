@@ -1,4 +1,4 @@
-"""A shard: some pairs, each numbered, whose scores are computed and stored together."""
+"""Shards: groups of pairs, each with a numeric key, whose scores are computed and stored together."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from cascader.storage import read_arrays, write_arrays
 
 @dataclass(frozen=True)
 class PairKeys:
-    """Numbers the pairs of a graph; sorted, those of a question stand together.
+    """Numbers the pairs of a graph; in sorted order, the pairs of a question are adjacent.
 
     >>> numbering = PairKeys(entity_count=5, relation_count=2)
     >>> keys = numbering.of(Queries(np.array([3]), np.array([1]), np.array([False])), Candidates.from_lists([[0, 4]]))
@@ -33,12 +33,12 @@ class PairKeys:
             )
 
     def of(self, queries: Queries, candidates: Candidates) -> IntArray:
-        """The number of each pair; shape (candidates,)."""
+        """Return the key of each pair; shape (candidates,)."""
         questions = queries.keys(self.entity_count, self.relation_count)
         return questions[candidates.rows] * self.entity_count + candidates.ids
 
     def pairs(self, keys: IntArray) -> tuple[Queries, Candidates]:
-        """The pairs that sorted numbers stand for, each question once."""
+        """Return the pairs that sorted keys stand for, with each question once."""
         questions, starts = np.unique(keys // self.entity_count, return_index=True)
         sided, anchors = np.divmod(questions, self.entity_count)
         queries = Queries(
@@ -49,19 +49,19 @@ class PairKeys:
         return queries, Candidates(np.append(starts, len(keys)), (keys % self.entity_count).astype(np.int32))
 
 
-#: How many pairs a shard has at most: some seconds of a cross encoder's work.
+#: The most pairs in a shard: a few seconds of a cross encoder's work.
 SHARD_PAIRS = 8192
 
 
 @dataclass(frozen=True, eq=False)
 class FileShard:
-    """A shard whose scores go to a file."""
+    """A shard whose scores are written to a file."""
 
     path: Path
     keys: IntArray  # (pairs,) ascending
 
     def keep(self, scores: FloatArray) -> None:
-        """Write pairs and scores, atomically: the same pairs and scores are the same bytes."""
+        """Write pairs and scores atomically; equal pairs and scores give equal bytes."""
         write_arrays(self.path, {"keys": self.keys.astype(np.int64), "scores": scores.astype(np.float32)})
 
 
@@ -73,18 +73,18 @@ class MemoryShard:
     scores: FloatArray = field(default_factory=lambda: np.empty(0, dtype=np.float32))
 
     def keep(self, scores: FloatArray) -> None:
-        """Take the scores."""
+        """Set the scores."""
         self.scores = scores
 
 
 def read_shard(path: Path, sha256: str) -> tuple[IntArray, FloatArray]:
-    """The pairs and scores of a file that must be what it was when it was written."""
+    """Read the pairs and scores of a file, checking that it has not changed since it was written."""
     arrays = read_arrays(path, sha256)
     return arrays["keys"], arrays["scores"]
 
 
 def cut(keys: IntArray, shard_pairs: int) -> list[IntArray]:
-    """Cut pairs into as few parts as can be, all of about the same size.
+    """Cut pairs into as few parts as possible, all of about the same size.
 
     >>> [len(part) for part in cut(np.arange(10), shard_pairs=4)]
     [4, 3, 3]
@@ -95,7 +95,7 @@ def cut(keys: IntArray, shard_pairs: int) -> list[IntArray]:
 
 
 def score_shard(numbering: PairKeys, scorer: Scorer, shard: FileShard | MemoryShard) -> None:
-    """Score a shard's pairs and keep the scores, unless there is a NaN among them."""
+    """Score a shard's pairs and store the scores, unless any is NaN."""
     queries, candidates = numbering.pairs(shard.keys)
     scores = scorer.score(queries, candidates)
     bad = np.flatnonzero(np.isnan(scores))
@@ -104,6 +104,6 @@ def score_shard(numbering: PairKeys, scorer: Scorer, shard: FileShard | MemorySh
         raise TrainingError(
             f"the model scores {len(bad):,} of {len(scores):,} pairs as NaN, the first: relation "
             f"{queries.relations[row]}, anchor {queries.anchors[row]}, candidate {candidates.ids[bad[0]]}. They are "
-            "not kept. Train it again, with a smaller learning rate."
+            "not stored. Train it again with a lower learning rate."
         )
     shard.keep(scores)

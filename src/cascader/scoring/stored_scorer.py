@@ -1,4 +1,4 @@
-"""A scorer that asks another one only about pairs that it has not seen."""
+"""A scorer that stores scores, so that each pair is computed only once."""
 
 from contextlib import closing
 from functools import partial
@@ -14,9 +14,9 @@ from cascader.scoring.shards import PairKeys, score_shard
 
 
 class StoredScorer:
-    """Scores as `scorer` does, but each pair only once; what is missing is computed by the `engine`.
+    """Scores like `scorer`, but computes each pair only once; missing scores are computed by the `engine`.
 
-    `load` is how another process gets the same scorer; without, all is computed in this one.
+    `load` is how another process loads the same scorer; without it, everything is computed in this process.
     """
 
     reads_pairs = True
@@ -32,14 +32,14 @@ class StoredScorer:
         self.scorer = scorer
         self.store = MemoryStore() if store is None else store
         self.engine = LocalEngine() if engine is None else engine
-        self.pairs_asked = 0  #: how many pairs it was asked for, each distinct pair of a call once
-        self.pairs_computed = 0  #: how many of them were in no store
+        self.pairs_asked = 0  #: how many pairs were requested, counting each distinct pair of a call once
+        self.pairs_computed = 0  #: how many of them were not in the store
         self.numbering = PairKeys(len(kg.entities), len(kg.relations))
-        # Scores that are to stay in this process's memory must be computed in it.
+        # Scores for a store in this process's memory must be computed in this process.
         self._task = Task(Call(score_shard, (self.numbering,)), None if isinstance(self.store, MemoryStore) else load)
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
-        """Score the candidates of each query, those that were scored before from the store; shape (candidates,)."""
+        """Score the candidates of each query, taking known scores from the store; shape (candidates,)."""
         keys, place_of = np.unique(self.numbering.of(queries, candidates), return_inverse=True)
         self.pairs_asked += len(keys)
         scores = self.store.find(keys)
@@ -53,7 +53,7 @@ class StoredScorer:
         run = partial(self.engine.run, self._task, loaded=self.scorer)
         with (
             progress("scoring pairs", total=missing, unit="pairs") as advance,
-            closing(self.store.compute(keys, run)) as finished,  # an interrupt gives the store free at once
+            closing(self.store.compute(keys, run)) as finished,  # an interrupt releases the store at once
         ):
             for count in finished:
                 self.pairs_computed += count
@@ -62,6 +62,6 @@ class StoredScorer:
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
         count, entity_count = len(queries), self.numbering.entity_count
-        everyone = np.tile(np.arange(entity_count, dtype=np.int32), count)
-        candidates = Candidates(np.arange(count + 1) * entity_count, everyone)
+        all_entities = np.tile(np.arange(entity_count, dtype=np.int32), count)
+        candidates = Candidates(np.arange(count + 1) * entity_count, all_entities)
         return self.score(queries, candidates).reshape(count, entity_count)

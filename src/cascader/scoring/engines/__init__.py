@@ -1,4 +1,4 @@
-"""Where work runs: here, or in several processes."""
+"""Engines that run work, in this process or in several."""
 
 from cascader.scoring.engines.engine import Call, Engine, Task
 from cascader.scoring.engines.local import LocalEngine

@@ -1,4 +1,4 @@
-"""One machine: the calling process, or workers that load what they need once and end with it."""
+"""Run work on one machine: in the calling process, or in workers that load what they need once and end with it."""
 
 import os
 import signal
@@ -18,28 +18,28 @@ from cascader.scoring.engines.engine import Call, Task
 
 
 def serve(connection: Connection, threads: int) -> None:
-    """Load once, then work on one shard after the other, until the engine or its process is gone."""
+    """Load once, then work on one shard after another until the engine or its process is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to handle
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if "torch" in sys.modules:  # the user's script may have loaded it, and set another number
+    if "torch" in sys.modules:  # the user's script may have imported it, and set another number
         sys.modules["torch"].set_num_threads(threads)
-    kept: dict[Call | None, object] = {}
+    loaded: dict[Call | None, object] = {}
     with no_progress():
         while True:
             try:
                 task, place, shard = connection.recv()
             except EOFError:
                 return
-            connection.send(_done(task, shard, kept) or place)
+            connection.send(_done(task, shard, loaded) or place)
 
 
-def _done(task: Task, shard: object, kept: dict[Call | None, object]) -> CascaderError | None:
-    """Work on a shard; what went wrong, if anything did."""
+def _done(task: Task, shard: object, loaded: dict[Call | None, object]) -> CascaderError | None:
+    """Work on a shard, and return the error if there was one."""
     try:
-        if task.load is not None and task.load not in kept:
-            kept.clear()  # two models at a time may be more than memory holds
-            kept[task.load] = task.load()
-        task.work(kept.get(task.load), shard)
+        if task.load is not None and task.load not in loaded:
+            loaded.clear()  # two models at a time may not fit in memory
+            loaded[task.load] = task.load()
+        task.work(loaded.get(task.load), shard)
     except CascaderError as error:
         return error
     except Exception:
@@ -48,14 +48,14 @@ def _done(task: Task, shard: object, kept: dict[Call | None, object]) -> Cascade
 
 
 def _end_with_parent() -> None:
-    """A process that is killed cannot end its workers, so that they must do it themselves."""
+    """Exit when the parent is gone: a killed process cannot end its workers."""
     parent = parent_process()
     if parent is not None:
         parent.join()
     os._exit(1)
 
 
-#: Read by the libraries of array products when they are loaded.
+#: Read by linear algebra libraries when they are loaded.
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -65,7 +65,7 @@ class _Worker(NamedTuple):
 
 
 class LocalEngine:
-    """Runs shards here; with several `processes`, in workers that share the cores and stay until `close()`.
+    """Runs shards in this process, or in several `processes` that share the cores and live until `close()`.
 
     >>> from cascader.scoring.engines import Call
     >>> list(LocalEngine().run(Task(Call(print, ("shard",)), load=None), ["a", "b"], loaded="of"))
@@ -87,7 +87,7 @@ class LocalEngine:
         self.close()
 
     def run(self, task: Task, shards: Sequence[Any], loaded: object = None) -> Iterator[int]:
-        """Yield the place of each shard once it is done."""
+        """Yield the position of each shard once it is done."""
         if self.processes == 1:
             return _run_here(task, shards, loaded)
         if task.load is None:
@@ -107,13 +107,13 @@ class LocalEngine:
                 _send(worker, (task, *waiting.pop()))
             while busy:
                 for connection in wait(list(busy)):
-                    worker = busy.pop(connection)  # type: ignore[call-overload]  # wait() gives what it was given
+                    worker = busy.pop(connection)  # type: ignore[call-overload]  # wait() returns what it was given
                     place = _answer_of(worker)
                     if waiting:
                         busy[worker.connection] = worker
                         _send(worker, (task, *waiting.pop()))
                     yield place
-        except BaseException:  # an interrupt, or a caller that wants no more: nobody is left working for nothing
+        except BaseException:  # an interrupt, or a caller that stops early: leave no worker running
             self.close()
             raise
 
@@ -125,7 +125,7 @@ class LocalEngine:
                 ours, theirs = context.Pipe()
                 process = context.Process(target=serve, args=(theirs, threads), daemon=True)
                 process.start()
-                theirs.close()  # else a dead worker's pipe would stay open
+                theirs.close()  # otherwise a dead worker's pipe would stay open
                 self._workers.append(_Worker(process, ours))
 
     def close(self) -> None:
@@ -167,13 +167,13 @@ def _died(worker: _Worker) -> EngineError:
     worker.process.join()
     return EngineError(
         f"worker process {worker.process.pid} died (exit code {worker.process.exitcode}), perhaps for lack of memory. "
-        "The shards that were finished are kept: the same command goes on from there, and fewer processes need less "
-        'memory. In a script of your own, start under: if __name__ == "__main__".'
+        "Finished shards are stored: the same command resumes from there, and fewer processes need less memory. "
+        'In your own script, start under: if __name__ == "__main__".'
     )
 
 
 def _threads_each(processes: int) -> int:
-    """As many threads as keep all cores busy and no more, and never more than the user has allowed."""
+    """Return the threads per process that keep all cores busy, but no more than the user has allowed."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     allowed = os.environ.get(_THREADS[0], "")
     return max(1, min(cores // processes, int(allowed) if allowed.isdecimal() else cores))
@@ -181,7 +181,7 @@ def _threads_each(processes: int) -> int:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Variables for the children to inherit: in the child itself it may be too late to set them."""
+    """Set variables for child processes to inherit: in the child itself, it may be too late."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
