@@ -48,8 +48,8 @@ class Calibration:
         """Describe the reliability in one readable line."""
         found = self.reliability
         return (
-            f"Probabilities are off by {found.error_after:.3f} on average ({found.error_before:.3f} before calibration), "
-            f"measured on {found.answers:,} top answers of valid, {found.golds:,} of them right."
+            f"Probabilities are off by {found.error_after:.3f} on average ({found.error_before:.3f} before "
+            f"calibration), measured on {found.answers:,} top answers of valid, {found.golds:,} of them right."
         )
 
     def as_dict(self) -> dict[str, Any]:
