@@ -19,7 +19,7 @@ import os, resource
 import cascader.models.costs as costs
 import cascader.models.training.loop as loop
 from cascader.cli import main
-from cascader.models.training.checkpoints import Checkpoint
+from cascader.models.training.loop import Checkpoint
 
 loop._SECONDS_BETWEEN_CHECKPOINTS = 0
 costs._SECONDS = 0.02

@@ -317,14 +317,14 @@ class TestComparison:
     def test_the_p_value_agrees_with_scipys_on_a_small_sample(self):
         from scipy.stats import permutation_test
 
-        from cascader.evaluation.intervals import paired_p_values
+        from cascader.evaluation.metrics import paired_p_values
 
         deltas = np.random.default_rng(1).normal(0.3, 1, size=10)
         exact = permutation_test((deltas,), np.mean, permutation_type="samples", n_resamples=np.inf).pvalue
         assert paired_p_values(deltas[None], seed=0)[0] == pytest.approx(exact, abs=0.02)
 
     def test_intervals_cover_the_true_mean_about_as_often_as_they_say(self):
-        from cascader.evaluation.intervals import mean_intervals
+        from cascader.evaluation.metrics import mean_intervals
 
         rng = np.random.default_rng(0)
         samples = rng.exponential(size=(200, 100))

@@ -3,7 +3,7 @@ import numpy as np
 from cascader.graph import Candidates, Queries
 from cascader.models import Frequency
 from cascader.scoring import ScoreStore, StoredScorer
-from cascader.serve.counting_scorer import CountingScorer
+from cascader.serve.budget_levels import CountingScorer
 
 
 def test_new_pairs_are_counted_and_the_scorer_that_was_given_keeps_its_store(toy, tmp_path):

@@ -10,7 +10,7 @@ from cascader.cli.console import echo, echo_table
 from cascader.cli.options import OpenedGraph, SplitOption, with_graph_options
 from cascader.evaluation import METRICS, Evaluation, evaluate
 from cascader.evaluation import compare as compare_evaluations
-from cascader.evaluation.intervals import CONFIDENCE
+from cascader.evaluation.metrics import CONFIDENCE
 from cascader.evaluation.tables import results_table
 from cascader.models import Frequency
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from cascader.errors import DataError
 from cascader.evaluation.evaluation import Evaluation
-from cascader.evaluation.intervals import CONFIDENCE, Interval, mean_intervals, paired_p_values
-from cascader.evaluation.metrics import METRICS
+from cascader.evaluation.metrics import CONFIDENCE, METRICS, Interval, mean_intervals, paired_p_values
 from cascader.html import html_table
 
 

@@ -15,8 +15,7 @@ from cascader.graph import Entity, Queries
 from cascader.progress import no_progress
 from cascader.runs import Predictions, Predictor, Run, Verdict
 from cascader.serve.batcher import Batcher, Batching
-from cascader.serve.budget_levels import BudgetLevel, budget_levels, within_pairs, within_seconds
-from cascader.serve.counting_scorer import CountingScorer
+from cascader.serve.budget_levels import BudgetLevel, CountingScorer, budget_levels, within_pairs, within_seconds
 from cascader.serve.errors import LateError, reply_to
 from cascader.serve.names import Names
 from cascader.serve.responses import ResponseBuilder

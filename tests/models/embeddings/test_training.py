@@ -229,7 +229,7 @@ class TestBadInput:
             ComplEx(dim=5, epochs=2).fit(toy, folder=tmp_path)
 
     def test_a_checkpoint_of_another_version_or_a_broken_one(self, toy, tmp_path, monkeypatch):
-        monkeypatch.setattr("cascader.models.training.checkpoints.FORMAT", 99)
+        monkeypatch.setattr("cascader.models.training.loop.FORMAT", 99)
         ComplEx(dim=4, epochs=1).fit(toy, folder=tmp_path)
         monkeypatch.undo()
         with pytest.raises(

@@ -14,7 +14,7 @@ from cascader.models.text import DualEncoder, DualSettings
 from cascader.models.text.dual_training import DualTraining
 from cascader.models.text.text_encoder import CachedEncoder
 from cascader.models.text.towers import StarTowers, build_towers
-from cascader.models.training.negatives import hard_negatives
+from cascader.models.training.losses import hard_negatives
 from tests.contracts import ModelContract
 from tests.models.embeddings.test_training import line
 

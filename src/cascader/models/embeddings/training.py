@@ -17,8 +17,7 @@ from cascader.graph.candidates import positions_within
 from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
 from cascader.models.embeddings.embedding import Embedding
 from cascader.models.training.gradient_training import GradientTraining
-from cascader.models.training.losses import self_adversarial, softmax_loss
-from cascader.models.training.negatives import is_negative, sample_entities
+from cascader.models.training.losses import is_negative, sample_entities, self_adversarial, softmax_loss
 
 #: To time a training on a large graph, a sample is enough: a batch is no slower for the triples outside of it.
 _TIMED_TRIPLES = 20_000

@@ -15,7 +15,7 @@ from cascader.models.text.settings import DualSettings
 from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.towers import Batch, Towers
 from cascader.models.training.gradient_training import GradientTraining, trainable_parameters
-from cascader.models.training.negatives import hard_negatives, sample_entities
+from cascader.models.training.losses import hard_negatives, sample_entities
 from cascader.scoring.scorer import Scorer
 
 
