@@ -56,7 +56,7 @@ def test_a_damaged_plan_is_said_to_be_none(tmp_path):
     save_plan(plan(), tmp_path)
     saved = json.loads((tmp_path / "plan.json").read_text())
     (tmp_path / "plan.json").write_text(json.dumps({**saved, "tiers": {"kge": {"colour": "red"}}}))
-    with pytest.raises(DataError, match="is not a plan: .* Delete it, and a new one is made"):
+    with pytest.raises(DataError, match="is not a plan: .* Delete it to make a new one"):
         load_plan(tmp_path, ASKED)
 
 

@@ -63,7 +63,7 @@ def test_without_a_calibration_there_are_answers_and_no_probabilities(kg):
     predictor = Predictor(kg, Cascade(Noisy(kg)), None)
     (answers,) = predictor.answer(questions(kg)[:1])
     assert {answer.probability for answer in answers} == {None}
-    with pytest.raises(DataError, match="no probabilities to go by"):
+    with pytest.raises(DataError, match="there are no probabilities"):
         next(predictor.answer(questions(kg)[:1], min_probability=0.5))
     with pytest.raises(DataError, match="no probabilities to judge by"):
         predictor.judge(kg.test[:1])

@@ -1,4 +1,4 @@
-"""From a graph to a run: train the tiers one after the other, tune their cascade on valid, calibrate it."""
+"""Fit a run to a graph: train the tiers one after another, tune their cascade on valid, and calibrate it."""
 
 import shutil
 import time
@@ -38,12 +38,12 @@ def fit(
     seed: int = 0,
     on_event: Listener | None = None,
 ) -> Run:
-    """Train on a graph, tune on valid, and keep everything in the folder `out`; the same call resumes what was killed.
+    """Train on a graph, tune on valid, and save everything in the folder `out`; if interrupted, the same call resumes.
 
     `budget` is how long it all may take and `time_limit` how long each tier may train: seconds, or "30m". `tiers` are
     "kge", "dual", "cross" or any registered model; the default is whatever the graph's texts allow. `model` says which
     embeddings "kge" stands for. `settings` changes those of the preset: `{"kge": {"dim": 50}}`. Without `out`, the run
-    lives in a temporary folder until Python exits: `run.save(folder)` keeps it.
+    lives in a temporary folder until Python exits: `run.save(folder)` saves it.
 
     >>> from cascader import KnowledgeGraph, fit
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
@@ -72,7 +72,7 @@ def fit(
 
 
 def _fit_for_now(request: FitRequest) -> Run:
-    """A run in a temporary folder, which goes when the run does."""
+    """Fit a run in a temporary folder, which is removed together with the run."""
     path = mkdtemp(prefix="cascader-run-")
     try:
         run = fit_requested(request, RunFolder(path))
@@ -84,7 +84,7 @@ def _fit_for_now(request: FitRequest) -> Run:
 
 
 def fit_requested(request: FitRequest, folder: RunFolder) -> Run:
-    """Do what a request asks for, in a folder that a second process on the same run waits for."""
+    """Carry out a request in a locked folder, so that a second process on the same run waits."""
     with folder.locked(), listening(log_to(folder.path / "events.jsonl")):
         plan = _start(request, folder)
         for tier in plan.tiers:
@@ -93,13 +93,13 @@ def fit_requested(request: FitRequest, folder: RunFolder) -> Run:
 
 
 def plan_fit(request: FitRequest, folder: RunFolder) -> FitPlan:
-    """What `fit` would do with this request, with the time it would take, from a moment of each training."""
+    """Plan what `fit` would do with this request, with times estimated from a brief training of each tier."""
     found = load_plan(folder.path, request.as_dict())
     return found if found is not None and found.is_measured else make_plan(request, folder, measure=True)
 
 
 def _start(request: FitRequest, folder: RunFolder) -> FitPlan:
-    """The graph and the plan in the run's folder, before anything long starts."""
+    """Write the graph and the plan to the run's folder before anything long starts."""
     folder.save_graph(request.kg)
     plan = load_plan(folder.path, request.as_dict())
     is_new = plan is None
@@ -114,14 +114,14 @@ def _start(request: FitRequest, folder: RunFolder) -> FitPlan:
 
 
 def _train(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> FitPlan:
-    """Train a tier if it is not there yet, and record what it took."""
+    """Train a tier unless it is already trained, and record how long it took."""
     untrained, started = request.model(tier, plan.tiers[tier].preset), time.monotonic()
     if folder.has_tier(tier):
         found = folder.load_tier(tier, request.kg)
         if not request.is_searched(tier):
             check_same(folder, tier, found, untrained)
-        emit("found", f"{folder.tier(tier)} is finished already.")
-        is_recorded = plan.tiers[tier].actual_seconds is not None  # not if it was killed in between
+        emit("found", f"{folder.tier(tier)} is already trained.")
+        is_recorded = plan.tiers[tier].actual_seconds is not None  # not if the process was killed in between
         return plan if is_recorded else plan.with_actual(tier, _seconds(found.history_))
     _emit_settings(request.kg, tier, untrained, folder)
     earlier = _earlier(folder, tier, plan, request.kg) if untrained.needs_texts else None
@@ -133,14 +133,14 @@ def _train(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> 
         folder.save_tier(tier, trained)
         trained_seconds = _seconds(trained.history_)
         _emit_trained(tier, trained.history_)
-    # If an earlier process has trained a part of it, this one's clock has not seen that.
+    # If an earlier process trained part of it, this one's clock has missed that.
     plan = plan.with_actual(tier, max(trained_seconds, time.monotonic() - started))
     save_plan(plan, folder.path)
     return plan
 
 
 def _search(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, seconds: float) -> float:
-    """Search for the settings of an embedding, keep the best one, and return what the trials took."""
+    """Search for the best settings of an embedding, save the best model, and return the seconds of all trials."""
     from cascader.models.embeddings.search import Search
 
     settings = request.settings(tier, plan.tiers[tier].preset)
@@ -163,7 +163,7 @@ def _search(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, se
 
 
 def _earlier(folder: RunFolder, tier: str, plan: FitPlan, kg: KnowledgeGraph) -> Scorer | None:
-    """The tiers before this one that score every entity, weighed as valid likes best."""
+    """Add up the tiers before this one that score every entity, with the weights that are best on valid."""
     names = list(plan.tiers)
     models = [folder.load_tier(name, kg) for name in names[: names.index(tier)] if folder.has_tier(name)]
     together: Scorer | None = None
@@ -176,7 +176,7 @@ def _earlier(folder: RunFolder, tier: str, plan: FitPlan, kg: KnowledgeGraph) ->
 
 
 def _finish(plan: FitPlan, request: FitRequest, folder: RunFolder) -> Run:
-    """Tune, calibrate, and say what all of it took."""
+    """Tune, calibrate, and report how long everything took."""
     started = time.monotonic()
     folder.mark_complete(request.kg, plan.presets, {tier: request.kinds[tier] for tier in plan.tiers})
     run = load_run(folder.path)
@@ -193,11 +193,11 @@ def _finish(plan: FitPlan, request: FitRequest, folder: RunFolder) -> Run:
     return run
 
 
-# What it has to say.
+# Messages.
 
 
 def emit_plan(plan: FitPlan, request: FitRequest) -> None:
-    """Say what will be trained, what it is estimated to take, and what is skipped."""
+    """Report what will be trained, the estimated times, and what is skipped."""
     kg, within = request.kg, "" if plan.budget is None else f", within {format_duration(plan.budget)}"
     columns = ["tier", "model", "preset", *(["parameters", "estimated, at most"] if plan.is_measured else [])]
     rows = [
@@ -231,7 +231,7 @@ def _has_texts(kg: KnowledgeGraph) -> bool:
 
 def _estimate(seconds: float | None, share: float | None) -> str:
     if not seconds:
-        return "trained already"
+        return "already trained"
     if share is None or seconds <= share:
         return format_duration(seconds)
     return f"{format_duration(share)} of {format_duration(seconds)}"

@@ -1,4 +1,4 @@
-"""A run's folder: a colleague who gets it needs no other file."""
+"""A run's folder, which holds everything a colleague needs to use the run."""
 
 import platform
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from cascader.scoring.engines import Call, Engine
 from cascader.storage import locked, read_json, sha256_of_folder, versions_of, write_json
 
 FORMAT = 2
-#: An empty split has no file, and must not be held back anew when the graph is read again.
+#: An empty split has no file; no triples must be held out for it when the graph is loaded again.
 _AS_IT_WAS = Split(valid=0, test=0)
 CHECKPOINT = "checkpoint.safetensors"
 _PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
 
 
 class RunFolder:
-    """Where the graph, the tiers, the stored scores and the results of a run are."""
+    """The folder with the graph, the tiers, the stored scores and the results of a run."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -33,39 +33,39 @@ class RunFolder:
         return f"RunFolder({str(self.path)!r})"
 
     def locked(self) -> AbstractContextManager[None]:
-        """Hold the folder for this process alone; a second one waits, and then finds the run finished."""
+        """Lock the folder for this process; a second one waits, and then finds the run finished."""
         return locked(self.path)
 
     # The graph.
 
     def save_graph(self, kg: KnowledgeGraph) -> None:
-        """Write the graph before anything long starts; one that is there already must be the same."""
+        """Write the graph; if the folder already has one, it must be the same."""
         if not (self.path / "graph").exists():
             save_graph(kg, self.path / "graph", "parquet")
             return
         found = self.load_graph().data_hash
         if found != kg.data_hash:
             raise DataError(
-                f"{self.path} is the run of another graph (sha256 {found[:12]}, this one has {kg.data_hash[:12]}). "
+                f"{self.path} holds a run on another graph (sha256 {found[:12]}, this one has {kg.data_hash[:12]}). "
                 "Choose another folder."
             )
 
     def load_graph(self, name: str = "") -> KnowledgeGraph:
-        """The graph that the run was fitted to."""
+        """Load the graph that the run was fitted to."""
         return load_graph(self.path / "graph", split=_AS_IT_WAS, name=name or None)
 
     # The tiers.
 
     def tier(self, name: str) -> Path:
-        """Where a tier's weights and checkpoints are."""
+        """Return the folder of a tier's weights and checkpoints."""
         return self.path / "tiers" / name
 
     def has_tier(self, name: str) -> bool:
-        """Whether a tier is trained and complete."""
+        """Return whether a tier is completely trained."""
         return (self.tier(name) / "model.json").exists()
 
     def save_tier(self, name: str, model: Model) -> None:
-        """Write a tier's weights; only once they are complete is its checkpoint removed."""
+        """Write a tier's weights, and then remove its checkpoint."""
         model.save(self.tier(name))
         (self.tier(name) / CHECKPOINT).unlink(missing_ok=True)
         self._hashes.pop(name, None)
@@ -75,13 +75,13 @@ class RunFolder:
         return load_model(self.tier(name), kg)
 
     def tier_hash(self, name: str) -> str:
-        """One sha256 for everything a trained tier consists of, computed once."""
+        """Return one sha256 for all files of a trained tier, computed once."""
         if name not in self._hashes:
             self._hashes[name] = sha256_of_folder(self.tier(name), without=[CHECKPOINT])
         return self._hashes[name]
 
     def stored(self, name: str, model: Scorer, kg: KnowledgeGraph, engine: Engine | None = None) -> StoredScorer:
-        """A trained tier whose scores are stored in the folder, and computed by `engine`."""
+        """Wrap a trained tier so that its scores are stored in the folder and computed by `engine`."""
         if not self.has_tier(name):
             raise SettingsError(f"{self.path} has no trained tier {name!r} whose scores could be stored. Fit it first.")
         store = ScoreStore(self.path / "scores" / name, {"model": self.tier_hash(name), "data": kg.data_hash})
@@ -96,7 +96,7 @@ class RunFolder:
         return (self.path / "run.json").exists()
 
     def mark_complete(self, kg: KnowledgeGraph, preset: str, tiers: Mapping[str, str]) -> None:
-        """Record that the run is complete; `tiers` says of which kind each tier is, in their order."""
+        """Record that the run is complete; `tiers` maps each tier to its kind, in order."""
         metadata = {
             "format": FORMAT,
             "dataset": kg.name,
@@ -108,20 +108,20 @@ class RunFolder:
         write_json(self.path / "run.json", metadata)
 
     def metadata(self) -> dict[str, Any]:
-        """What `mark_complete` recorded."""
+        """Return what `mark_complete` recorded."""
         if not self.is_complete:
             raise DataError(f"{self.path} holds no complete run. Make one with: cascader fit GRAPH --out {self.path}")
         metadata = read_json(self.path / "run.json")
         if metadata.get("format") != FORMAT:
             raise DataError(
-                f"{self.path} is a run of format {metadata.get('format')!r}, written by another version of cascader; "
+                f"{self.path} is a run in format {metadata.get('format')!r}, written by another version of cascader; "
                 f"this one reads format {FORMAT}. Fit it again: cascader fit GRAPH --out FOLDER"
             )
         return metadata
 
 
 def load_scorer(path: Path, tier: str, tier_hash: str) -> Scorer:
-    """Load a tier from nothing but the run's folder, as worker processes do; it must be the one they were sent for."""
+    """Load a tier from the run's folder, as worker processes do; its hash must be the expected one."""
     folder = RunFolder(path)
     if folder.tier_hash(tier) != tier_hash:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Figures of a run: its tuned cascade within a budget, or some of its tiers alone or added up."""
+"""Evaluate a run: its tuned cascade within a budget, or some of its tiers alone or added up."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -19,7 +19,7 @@ from cascader.tuning import Budget, Plan
 if TYPE_CHECKING:
     from cascader.runs.run import Run
 
-#: Triples of valid on which the weight of a tier that reads pairs is chosen when it is measured in a sum.
+#: The number of valid triples for choosing the weight of a tier that reads pairs when it is evaluated in a sum.
 _RERANKED_TRIPLES = 200
 
 
@@ -33,7 +33,7 @@ def evaluate_run(
     name: str,
     engine: Engine | None,
 ) -> Evaluation:
-    """What `Run.evaluate` says."""
+    """Evaluate a run as `Run.evaluate` describes."""
     questions = len(Queries.from_triples(run.kg.split(split)).unique()[0])
     plan = None if tiers or beside else run.planned(budget, questions, engine)
     if plan is not None:
@@ -60,14 +60,14 @@ def _evaluate_cascade(
 
 
 def _parts(run: "Run", tiers: Sequence[str] | None) -> dict[str, Model]:
-    """The tiers to add up, by name, in the order of the run."""
+    """Return the tiers to add up by name, in the order of the run."""
     for name in tiers or ():
         run.tier(name)
     return {name: model for name, model in run.tiers.items() if not tiers or name in tiers}
 
 
 def _first_tiers(run: "Run", other: "Run") -> dict[str, Model]:
-    """The first tiers of two runs on the same graph."""
+    """Return the first tiers of two runs on the same graph."""
     if other.kg.data_hash != run.kg.data_hash:
         raise SettingsError("the two runs were fitted to different graphs. Fit both to the same one.")
     (name, first), second = next(iter(run.tiers.items())), next(iter(other.tiers.values()))
@@ -75,9 +75,9 @@ def _first_tiers(run: "Run", other: "Run") -> dict[str, Model]:
 
 
 def _added_up(run: "Run", parts: Mapping[str, Model], top: int) -> tuple[Scorer, dict[str, Any]]:
-    """The tiers as one scorer, and what there is to tell of it; valid chooses how much each counts."""
+    """Add the tiers up to one scorer, with weights chosen on valid, and describe it."""
     is_alone = all(model.reads_pairs for model in parts.values())
-    if is_alone:  # it has nothing to read but what the first tier proposes
+    if is_alone:  # it can only read candidates that the first tier proposes
         parts = {next(iter(run.tiers)): next(iter(run.tiers.values())), **parts}
     (before, first), *others = parts.items()
     scorer: Scorer = first

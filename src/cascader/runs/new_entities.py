@@ -1,4 +1,4 @@
-"""Questions about entities that the graph has never seen: their texts are all there is to go by."""
+"""Answer questions about entities that the graph does not have, from their texts alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,15 +13,15 @@ from cascader.scoring import Scorer
 
 @runtime_checkable
 class ReadsNewTexts(Protocol):
-    """A model that can tell how near new texts are to those of the graph."""
+    """A model that can compare new texts with those of the graph."""
 
     def nearness(self, entities: Sequence[Entity], kg: KnowledgeGraph) -> FloatArray:
-        """The similarity of each new entity's text to every entity's; shape (new, entities)."""
+        """Compute the similarity of each new entity's text to that of every entity; shape (new, entities)."""
         ...
 
 
 def parse_entity(text: str) -> Entity:
-    """A new entity from "name: description", or from a name alone.
+    """Parse a new entity from "name: description", or from a name alone.
 
     >>> parse_entity("zinc: a metal").description
     'a metal'
@@ -33,21 +33,21 @@ def parse_entity(text: str) -> Entity:
 
 
 def can_read_new(tiers: Mapping[str, Model]) -> bool:
-    """Whether one of the tiers can read the text of a new entity."""
+    """Return whether any of the tiers can read the text of a new entity."""
     return any(isinstance(model, ReadsNewTexts) for model in tiers.values())
 
 
 def for_new_entities(
     cascade: Cascade, tiers: Mapping[str, Model], entities: Sequence[Entity], kg: KnowledgeGraph
 ) -> Cascade:
-    """The same cascade for questions whose anchors are new entities, by position; its answers are the graph's.
+    """Adapt a cascade to questions whose anchors are new entities, by position; its answers are entities of the graph.
 
-    `tiers` are the models by name. Embeddings take the mean of a new entity's neighbors by text.
+    `tiers` are the models by name. Embeddings use the mean vector of the entities with the most similar texts.
     """
     reader = next((model for model in tiers.values() if isinstance(model, ReadsNewTexts)), None)
     if reader is None:
         raise DataError(
-            "a new entity has nothing but its text, and this run has no dual encoder that could read it. Fit one with: "
+            "a new entity has only its text, and this run has no dual encoder to read it. Fit one with: "
             "cascader fit GRAPH --tiers kge,dual; the graph needs texts for that."
         )
     nearness = reader.nearness(entities, kg)

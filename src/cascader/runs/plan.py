@@ -1,4 +1,4 @@
-"""What will be trained, and for how long: made before anything long starts, and kept in the run's folder."""
+"""The plan of what is trained and for how long, made before anything long starts and saved in the run's folder."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,20 +17,20 @@ from cascader.storage import read_json, write_json
 
 FORMAT = 2
 _FILE = "plan.json"
-#: Of the time for training, this share is handed out: the machine may be slower later than while it was measured.
+#: The share of the training time that is handed out: the machine may later be slower than when it was measured.
 _HANDED_OUT = 0.9
 
 
 @dataclass(frozen=True)
 class PlannedTier:
-    """A tier of the plan: how it is trained, and what that is estimated to take at most."""
+    """How a tier is trained, and how long that is estimated to take at most."""
 
     preset: str
     parameters: int | None = None  # None: not measured
     seconds: float | None = None  # estimated, for all epochs; None: not measured
-    epoch_seconds: float | None = None  # estimated, for one
+    epoch_seconds: float | None = None  # estimated, for one epoch
     share: float | None = None  # of the budget, in seconds; None: there is no budget
-    actual_seconds: float | None = None  # None until it is trained, 0 if it was trained before the plan
+    actual_seconds: float | None = None  # None until it is trained, 0 if it was trained before the plan was made
 
     @property
     def limit(self) -> float:
@@ -40,7 +40,7 @@ class PlannedTier:
 
 @dataclass(frozen=True)
 class FitPlan:
-    """All of it; `request` is what the call asked for, so that only the same call resumes it."""
+    """The whole plan; `request` is what the call asked for, so that only the same call resumes it."""
 
     request: Mapping[str, Any]
     tiers: Mapping[str, PlannedTier]
@@ -56,25 +56,25 @@ class FitPlan:
 
     @property
     def seconds(self) -> float:
-        """What everything is estimated to take at most; no tier trains for longer than its share."""
+        """The estimated seconds for everything, at most; no tier trains longer than its share."""
         return (self.tuning_seconds or 0.0) + sum(tier.limit for tier in self.tiers.values())
 
     @property
     def actual_seconds(self) -> float | None:
-        """What everything took, once it is done."""
+        """The seconds that everything took; None until it is done."""
         parts = [*(tier.actual_seconds for tier in self.tiers.values()), self.actual_tuning_seconds]
         return None if None in parts else sum(part for part in parts if part is not None)
 
     @property
     def presets(self) -> str:
-        """The preset of all tiers, or that of each."""
+        """The preset of all tiers, or of each tier if they differ."""
         names = {tier.preset for tier in self.tiers.values()}
         if len(names) == 1:
             return names.pop()
         return ", ".join(f"{name} {tier.preset}" for name, tier in self.tiers.items())
 
     def limit(self, name: str) -> float:
-        """The seconds a tier has: its share, and what those before it have left of theirs."""
+        """Return the seconds a tier may take: its share, and what earlier tiers have left of theirs."""
         limit = 0.0
         for tier, planned in self.tiers.items():
             if planned.share is None:
@@ -86,13 +86,13 @@ class FitPlan:
         raise KeyError(name)
 
     def with_actual(self, name: str, seconds: float) -> "FitPlan":
-        """The plan with what a tier really took."""
+        """Return the plan with the seconds that a tier took."""
         tiers = {**self.tiers, name: replace(self.tiers[name], actual_seconds=round(seconds, 3))}
         return replace(self, tiers=tiers)
 
 
 def make_plan(request: FitRequest, folder: RunFolder, *, measure: bool) -> FitPlan:
-    """Choose tiers and presets; with `measure`, from a moment of each training, so that they fit the budget."""
+    """Choose tiers and presets; with `measure`, from a brief training of each, so that they fit the budget."""
     presets = [request.preset] if request.preset else list(PRESETS if request.has_budget else PRESETS[:1])
     trained = {tier: _trained(folder, tier, request, presets) for tier in request.kinds if folder.has_tier(tier)}
     if not measure:
@@ -126,7 +126,7 @@ def make_plan(request: FitRequest, folder: RunFolder, *, measure: bool) -> FitPl
 
 def _why_skipped(choice: Choice, tiers: Sequence[str]) -> dict[str, str]:
     why = {
-        tier: f"with it, {format_duration(needed)} would pass before every tier is validated once and all are tuned"
+        tier: f"with it, validating every tier once and tuning them would take {format_duration(needed)}"
         for tier, needed in choice.skipped.items()
     }
     behind = {tier: "it comes after a tier that is skipped" for tier in tiers if tier not in choice.presets}
@@ -134,7 +134,7 @@ def _why_skipped(choice: Choice, tiers: Sequence[str]) -> dict[str, str]:
 
 
 def _trained(folder: RunFolder, tier: str, request: FitRequest, presets: Sequence[str]) -> Model:
-    """The model of a tier that is trained already; an error if its settings are none of those asked for."""
+    """Load a tier that is already trained; an error if its settings are not among those requested."""
     model = folder.load_tier(tier, request.kg)
     wanted = [request.model(tier, name) for name in presets]
     if not request.is_searched(tier) and all(each.settings != model.settings for each in wanted):
@@ -143,18 +143,18 @@ def _trained(folder: RunFolder, tier: str, request: FitRequest, presets: Sequenc
 
 
 def check_same(folder: RunFolder, tier: str, found: Model, wanted: Model) -> None:
-    """A tier that is there already must be the one that is asked for."""
+    """Check that a trained tier is the one that is requested."""
     if found.name != wanted.name:
         raise SettingsError(
-            f"the tier {tier} of {folder.path} is finished, and is a {found.name}, not a {wanted.name}. Choose another "
+            f"the tier {tier} of {folder.path} is already trained as {found.name}, not {wanted.name}. Choose another "
             "folder."
         )
-    settings, asked = found.settings.as_dict(), wanted.settings.as_dict()
-    for name in asked:
-        if settings.get(name) != asked[name]:
+    settings, requested = found.settings.as_dict(), wanted.settings.as_dict()
+    for name in requested:
+        if settings.get(name) != requested[name]:
             raise SettingsError(
-                f"the tier {tier} of {folder.path} is finished, with {name} {settings.get(name)!r} and not "
-                f"{asked[name]!r}. Choose another folder."
+                f"the tier {tier} of {folder.path} is already trained with {name} {settings.get(name)!r}, not "
+                f"{requested[name]!r}. Choose another folder."
             )
 
 
@@ -164,7 +164,7 @@ def save_plan(plan: FitPlan, folder: Path) -> None:
 
 
 def load_plan(folder: Path, request: Mapping[str, Any]) -> FitPlan | None:
-    """The plan that the same request has made before, or None."""
+    """Load the plan that an earlier call with the same request made; None if there is none."""
     if not (folder / _FILE).exists():
         return None
     saved = read_json(folder / _FILE)
@@ -174,4 +174,4 @@ def load_plan(folder: Path, request: Mapping[str, Any]) -> FitPlan | None:
         tiers = {name: PlannedTier(**tier) for name, tier in saved.pop("tiers").items()}
         return FitPlan(tiers=tiers, **saved)
     except (TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{folder / _FILE} is not a plan: {error}. Delete it, and a new one is made.") from error
+        raise DataError(f"{folder / _FILE} is not a plan: {error}. Delete it to make a new one.") from error

@@ -1,4 +1,4 @@
-"""Which tiers and presets fit a budget, and what each will take on this graph and this machine."""
+"""Choose the tiers and presets that fit a budget, from what each takes on this graph and machine."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,24 +18,24 @@ from cascader.tuning.search import BASES, REPLAYS_PER_TRIAL, SUMS_PER_TIER
 
 
 class CostEstimator(Protocol):
-    """Estimates what trainings take, and the tuning after them."""
+    """Estimates how long training and tuning take."""
 
     def of(self, tier: str, preset: str) -> TrainingCost:
-        """What training a tier takes."""
+        """Estimate the cost of training a tier."""
         ...
 
     def lower_bound(self, tier: str, preset: str, than: str) -> float:
-        """The least a preset can take, known without a measurement from what another one takes."""
+        """Return the least seconds a preset can take, derived from another preset without measuring."""
         ...
 
     def tuning(self, tiers: Sequence[str]) -> float:
-        """What tuning and calibrating these tiers takes."""
+        """Estimate the seconds for tuning and calibrating these tiers."""
         ...
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The presets of the tiers to train; and the first that is skipped, with what everything up to it would need."""
+    """The preset of each tier to train, and the first tier that is skipped with the seconds it would have needed."""
 
     presets: Mapping[str, str]
     skipped: Mapping[str, float]
@@ -44,13 +44,13 @@ class Choice:
 def choose(
     tiers: Sequence[str], presets: Sequence[str], costs: CostEstimator, seconds: float, trained: Sequence[str] = ()
 ) -> Choice:
-    """As many tiers as can be validated once in so many seconds; then, tier by tier, better presets.
+    """Choose as many tiers as can be validated once within `seconds`, then better presets, tier by tier.
 
-    A better preset is taken if all epochs of all tiers still fit. The first tier is always trained; those that are
-    `trained` already only have to be tuned with the others.
+    A better preset is chosen if all epochs of all tiers still fit. The first tier is always trained; those that are
+    already `trained` only have to be tuned with the others.
     """
     kept, skipped = list[str](), dict[str, float]()
-    for tier in tiers:  # in order: nothing after a tier that is skipped need be measured
+    for tier in tiers:  # in order: tiers after a skipped one need not be measured
         tried = [*kept, tier]
         needed = sum(costs.of(each, presets[0]).least for each in tried)
         if len(tried) + len(trained) > 1 and seconds < math.inf:
@@ -73,16 +73,16 @@ def _follows(better: str, present: str, presets: Sequence[str]) -> bool:
 
 
 def _fits(tier: str, better: str, chosen: Mapping[str, str], costs: CostEstimator, seconds: float) -> bool:
-    """Whether all epochs of all tiers fit if one of them gets a better preset."""
+    """Return whether all epochs of all tiers fit if one tier gets a better preset."""
     others = sum(costs.of(other, preset).most for other, preset in chosen.items() if other != tier)
     left = seconds - others
     return costs.lower_bound(tier, better, chosen[tier]) <= left and costs.of(tier, better).most <= left
 
 
 def split_budget(costs: Mapping[str, TrainingCost], seconds: float) -> dict[str, float]:
-    """The seconds of each tier: what it needs to be validated once, and a share of the rest by its epochs."""
+    """Give each tier the seconds for one validation, and share the rest in proportion to the remaining epochs."""
     least = sum(cost.least for cost in costs.values())
-    if least > seconds:  # the first tier alone, for as long as there is
+    if least > seconds:  # the first tier alone, for as long as there is time
         return {tier: seconds * cost.least / least for tier, cost in costs.items()}
     rest = sum(cost.most - cost.least for cost in costs.values())
     return {
@@ -91,15 +91,15 @@ def split_budget(costs: Mapping[str, TrainingCost], seconds: float) -> dict[str,
     }
 
 
-#: Triples of valid that pairs are read for, to see how fast that is.
+#: The numbers of valid triples for which pairs are read to measure the speed.
 _FEW = (4, 24)
 
 
 class MeasuredCosts:
-    """Times of trainings on a graph, from dry runs.
+    """Training times on a graph, measured by dry runs.
 
     `model(tier, preset)` makes a tier's untrained model; the first tier is trained `repeats` times. Tiers that are
-    `trained` already serve as the earlier ones of those that are measured.
+    already `trained` serve as the earlier tiers of those that are measured.
     """
 
     def __init__(
@@ -112,23 +112,23 @@ class MeasuredCosts:
         self._kg, self._model, self._repeats = kg, model, repeats
         self._costs: dict[tuple[str, str], TrainingCost] = {}
         self._tuning: dict[tuple[str, ...], float] = {}
-        #: Trained ones, and those measured last: they have learned nothing, but are as fast as if they had.
+        #: Trained models, and those from the last dry runs: these have learned nothing, but are just as fast.
         self._models: dict[str, Model] = dict(trained or {})
 
     def of(self, tier: str, preset: str) -> TrainingCost:
-        """What training a tier takes; the tiers before it must have been asked for before."""
+        """Measure the cost of training a tier; earlier tiers must be measured first."""
         if (tier, preset) not in self._costs:
             self._costs[tier, preset] = self._measure(tier, preset)
         return self._costs[tier, preset]
 
     def lower_bound(self, tier: str, preset: str, than: str) -> float:
-        """What a preset would take with the steps of another one, whose vectors or texts are no longer."""
+        """Return the seconds for a preset at the speed of another, whose vectors and texts are at most as long."""
         settings = self._model(tier, preset).settings.as_dict()
         epochs = settings.get("epochs", settings.get("rounds", 1))
         return replace(self.of(tier, than), epochs=epochs).most
 
     def tuning(self, tiers: Sequence[str]) -> float:
-        """What tuning and calibrating takes."""
+        """Measure the seconds for tuning and calibrating these tiers."""
         if tuple(tiers) not in self._tuning:
             self._tuning[tuple(tiers)] = self._measure_tuning(tiers)
         return self._tuning[tuple(tiers)]
@@ -145,7 +145,7 @@ class MeasuredCosts:
         return [tier for tier in tiers if not reads_pairs(self._models[tier])]
 
     def _sum(self, tiers: Sequence[str]) -> Scorer | None:
-        """Tiers added up."""
+        """Add up tiers with equal weights."""
         scorers = [self._models[tier] for tier in tiers]
         if len(scorers) < 2:
             return scorers[0] if scorers else None
@@ -163,7 +163,7 @@ class MeasuredCosts:
             lambda count: calibrate(Cascade(together), kg, kg.valid[:count]), min(len(kg.valid), CALIBRATION_TRIPLES)
         )
         if len(dense) > 1:
-            additions = (len(dense) - 1) * 2 ** (len(dense) - 2)  # of one tier, over all subsets of the later ones
+            additions = (len(dense) - 1) * 2 ** (len(dense) - 2)  # over all subsets of the later tiers
             seconds += additions * SUMS_PER_TIER * self._seconds_to_add(dense)
         reading = [tier for tier in tiers if tier not in dense]
         return seconds + sum(BASES * self._seconds_to_rerank(together, tier) for tier in reading)
@@ -173,7 +173,7 @@ class MeasuredCosts:
         return seconds_for(lambda count: best_sum(first, last, self._kg, self._queries(count)), self._recorded)
 
     def _seconds_to_rerank(self, together: Scorer, tier: str) -> float:
-        """Reading what any trial may want, and replaying all trials."""
+        """Estimate the seconds for reading every pair that a trial may need, and for replaying all trials."""
         reader, kg = self._models[tier], self._kg
         keep = TopK(min(READ_TOP, len(kg.entities)))
 
@@ -191,7 +191,7 @@ class MeasuredCosts:
 
     @property
     def _recorded(self) -> int:
-        """How many triples of valid tuning looks at."""
+        """The number of valid triples that tuning uses."""
         return sum(map(len, split_valid(self._kg, seed=0)))
 
     def _queries(self, count: int) -> Queries:

@@ -1,4 +1,4 @@
-"""What people get: an entity as an answer, or a verdict on a triple."""
+"""Predictions, which are entities as answers, and verdicts on triples."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ class Prediction:
 
     anchor: Entity
     relation: Relation
-    side: Side  # that was asked for
+    side: Side  # the one asked for
     entity: Entity
     rank: int
-    probability: float | None  # None: there was no valid to calibrate on
+    probability: float | None  # None: there is no valid split to calibrate on, or the entity is new
     score: float
     is_known: bool  # the graph has this triple already
     trace: tuple[Trace, ...]
@@ -52,11 +52,11 @@ class Prediction:
         return head.id, self.relation.id, tail.id
 
     def why(self) -> list[str]:
-        """One line per tier, in their order."""
+        """Return the trace in readable form, one line per tier."""
         return [trace.in_words() for trace in self.trace]
 
     def as_row(self) -> dict[str, Any]:
-        """Everything but the reasons, as one row of a table."""
+        """Return everything but the trace as one row of a table."""
         head, relation, tail = self.triple
         return {
             "head": head,
@@ -83,8 +83,8 @@ class Predictions(Sequence[Prediction]):
     """
 
     predictions: tuple[Prediction, ...]
-    pairs: int = 0  # that were asked for, whether they were read now or came from a store
-    complete: bool = True  # False: the time was up before all of them were read
+    pairs: int = 0  # requested, whether they were read now or came from a store
+    complete: bool = True  # False: the deadline passed before all of them were read
 
     @overload
     def __getitem__(self, place: int) -> Prediction: ...
@@ -140,14 +140,14 @@ class Verdict:
         return self.head.id, self.relation.id, self.tail.id
 
     def as_row(self) -> dict[str, Any]:
-        """Everything, as one row of a table."""
+        """Return the verdict as one row of a table."""
         head, relation, tail = self.triple
         values = {"probability": self.probability, "is_true": self.is_true, "is_known": self.is_known}
         return {"head": head, "relation": relation, "tail": tail, **values}
 
 
 def percent(probability: float | None) -> str:
-    """A probability for people; anything below a tenth of a percent is shown as just that."""
+    """Format a probability as a percentage; anything below a tenth of a percent is shown as such."""
     if probability is None:
         return "–"
     return "< 0.1 %" if probability < 0.001 else f"{100 * probability:.1f} %"

@@ -1,4 +1,4 @@
-"""A graph, a cascade and its calibration: all it takes to answer people."""
+"""The predictor: a graph, a cascade and its calibration, which together answer questions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,14 +26,14 @@ from cascader.runs.prediction import Prediction, Predictions, Verdict
 from cascader.scoring import Scorer
 from cascader.tuning.calibration import Calibration, calibrate
 
-#: What one block of dense scores may take, not counting traces and probabilities.
+#: The most memory for one block of dense scores, not counting traces and probabilities.
 _BLOCK_BYTES = 16 << 20
 _BLOCK_QUESTIONS = 256
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """Answers questions by name, in memory: it needs no folder.
+    """Answers questions by name, entirely in memory.
 
     >>> from cascader import ComplEx, KnowledgeGraph, Predictor
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
@@ -47,7 +47,7 @@ class Predictor:
     kg: KnowledgeGraph
     cascade: Cascade
     calibration: Calibration | None = None  # None: answers have no probabilities
-    new: tuple[Entity, ...] = ()  # if there are any, questions are about these, and the graph knows no answer
+    new: tuple[Entity, ...] = ()  # if given, questions are about these, and there are no known answers
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Predictor:
         return f"Predictor({self.kg!r}, {self.cascade!r}{'' if self.calibration is None else ', calibrated'})"
 
     def calibrated(self) -> "Predictor":
-        """The same, with probabilities that are calibrated on valid."""
+        """Return the same predictor with probabilities calibrated on valid."""
         return replace(self, calibration=calibrate(self.cascade, self.kg))
 
     # Answers.
@@ -73,9 +73,9 @@ class Predictor:
     def predict(
         self, entity: str, relation: str, side: Side = "tail", *, top: int = 10, with_known: bool = False
     ) -> Predictions:
-        """The best answers to (entity, relation, ?), or to (?, relation, entity) with `side="head"`.
+        """Return the best answers to (entity, relation, ?), or to (?, relation, entity) with `side="head"`.
 
-        Known answers are left out; or, `with_known`, take part and are marked. Entity and relation go by id or name.
+        Known answers are left out, or ranked and marked if `with_known`. Entity and relation are given by id or name.
         """
         return next(self.answer(self.kg.query(entity, relation, side), top=top, with_known=with_known))
 
@@ -88,12 +88,12 @@ class Predictor:
         min_probability: float = 0.0,
         deadline: Deadline | None = None,
     ) -> Iterator[Predictions]:
-        """The best answers of each query, without those less probable than `min_probability`."""
+        """Yield the best answers to each query, leaving out those less probable than `min_probability`."""
         if top < 1:
             raise SettingsError(f"top is {top}, expected at least 1 answer.")
         if min_probability > 0 and self.calibration is None:
             raise DataError(
-                "there are no probabilities to go by: they need a valid split, and are not known for new entities. "
+                "there are no probabilities: they need a valid split, and new entities have none. "
                 "Leave the minimum probability out."
             )
         queries = queries.with_known(None if with_known else self._known)
@@ -103,7 +103,7 @@ class Predictor:
                 yield replace(found, predictions=tuple(probable))
 
     def known_of(self, queries: Queries) -> Candidates:
-        """The answers that the graph knows for each query, in whatever split."""
+        """Return the known answers of each query, from all splits."""
         return self._known.of(queries)
 
     @cached_property
@@ -122,8 +122,8 @@ class Predictor:
         hidden = np.zeros_like(is_known) if with_known else is_known
         probabilities = None if self.calibration is None else self.calibration.probabilities(queries, scores, is_known)
         for row, answers in enumerate(answers_of(steps, top, hidden=hidden, is_known=is_known)):
-            of_row = None if probabilities is None else probabilities[row]
-            predictions = tuple(self._prediction(queries, row, answer, of_row) for answer in answers)
+            row_probabilities = None if probabilities is None else probabilities[row]
+            predictions = tuple(self._prediction(queries, row, answer, row_probabilities) for answer in answers)
             yield Predictions(predictions, pairs_of(steps, row), all(step.complete for step in steps))
 
     def _check_shape(self, scores: FloatArray, count: int) -> None:
@@ -150,14 +150,14 @@ class Predictor:
     # Verdicts.
 
     def classify(self, triples: Sequence[tuple[str, str, str]] | Frame) -> list[Verdict]:
-        """Whether triples, by id or name, are true; they may come as a data frame with head, relation and tail."""
+        """Judge whether triples, by id or name, are true; a data frame needs the columns head, relation and tail."""
         kg = self.kg
         rows = triples_of(triples) if hasattr(triples, "columns") else triples
         indices = [(kg.entity_index(h), kg.relation_index(r), kg.entity_index(t)) for h, r, t in rows]
         return self.judge(np.array(indices, dtype=np.int32).reshape(-1, 3))
 
     def judge(self, triples: Triples) -> list[Verdict]:
-        """Whether each triple, (triples, 3), is true; one that the graph has is judged as if it had not."""
+        """Judge whether each triple, (triples, 3), is true; a known one is judged as if the graph did not have it."""
         calibration = self._required()
         if calibration.threshold is None:
             raise SettingsError("no threshold has been chosen yet. Call with_threshold(predictor) first.")
@@ -182,7 +182,7 @@ class Predictor:
         ]
 
     def probabilities_of(self, triples: Triples, known: KnownAnswers) -> FloatArray:
-        """The probability of each triple, the mean of the two questions that it answers; shape (triples,)."""
+        """Compute the probability of each triple, the mean over the two questions that it answers; shape (triples,)."""
         sides: Sequence[Side] = ("tail", "head")
         return np.mean([self._one_sided(Queries.from_triples(triples, side), known) for side in sides], axis=0)
 
@@ -202,28 +202,28 @@ class Predictor:
         if self.calibration is None:
             raise DataError(
                 f"{self.kg.name} has no valid triples, so there are no probabilities to judge by. Fit again with some "
-                "held back."
+                "held out."
             )
         return self.calibration
 
 
 def _is_among(triples: Triples, others: Triples, kg: KnowledgeGraph) -> BoolArray:
-    """Whether each triple is one of the others; shape (triples,)."""
-    keys, of_others = (triple_keys(some, len(kg.entities), len(kg.relations)) for some in (triples, others))
-    return np.isin(keys, of_others)
+    """Return whether each triple is one of the others; shape (triples,)."""
+    keys, other_keys = (triple_keys(some, len(kg.entities), len(kg.relations)) for some in (triples, others))
+    return np.isin(keys, other_keys)
 
 
 def _without_shared_questions(triples: Triples, places: IntArray) -> list[IntArray]:
-    """The places in groups within which no two triples answer the same question: each forgets only itself."""
+    """Group the places so that no two triples of a group answer the same question: each is unknown only to itself."""
     groups: list[list[int]] = []
-    asked: list[set[tuple[str, int, int]]] = []
+    group_questions: list[set[tuple[str, int, int]]] = []
     for place in places.tolist():
         head, relation, tail = triples[place].tolist()
         questions = {("tail", head, relation), ("head", tail, relation)}
-        group = next((i for i, others in enumerate(asked) if not others & questions), len(groups))
+        group = next((i for i, others in enumerate(group_questions) if not others & questions), len(groups))
         if group == len(groups):
             groups.append([])
-            asked.append(set())
+            group_questions.append(set())
         groups[group].append(place)
-        asked[group] |= questions
+        group_questions[group] |= questions
     return [np.array(group) for group in groups]

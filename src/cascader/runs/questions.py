@@ -1,4 +1,4 @@
-"""People's questions: from files, row by row, and all that make sense."""
+"""Questions and triples from files, and every question that makes sense for a graph."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ Fields = TypeVar("Fields")
 
 @dataclass(frozen=True)
 class Rows(Generic[Found]):
-    """What could be read of a file, and a sentence for each row that could not."""
+    """The rows of a file that could be read, and a message for each one that could not."""
 
     found: list[Found]
     problems: list[str]
 
     @classmethod
     def of(cls, read: Callable[[Fields], Found], rows: Sequence[Fields], where: Callable[[int], str]) -> "Rows[Found]":
-        """Try to read every row."""
+        """Read every row, and collect the problems."""
         found, problems = [], []
         for row, fields in enumerate(rows):
             try:
@@ -39,7 +39,7 @@ class Rows(Generic[Found]):
         return cls(found, problems)
 
     def required(self) -> list[Found]:
-        """All rows, or an error that names the first bad one."""
+        """Return all rows; an error names the first bad one."""
         if self.problems:
             more = f" ({len(self.problems) - 1:,} more rows are bad.)" if len(self.problems) > 1 else ""
             raise DataError(f"{self.problems[0]}{more} Correct the file, or skip such rows with --keep-going.")
@@ -47,13 +47,13 @@ class Rows(Generic[Found]):
 
 
 def read_questions(path: Path, kg: KnowledgeGraph, side: Side = "tail") -> Rows[Queries]:
-    """Questions of a table with the columns entity, relation and, if they differ, side."""
+    """Read questions from a table with the columns entity, relation and, optionally, side."""
     table = read_table(path, lambda names: any(name in names for name in _ENTITY) and "relation" in names)
     columns = _columns(table)
 
     def ask(fields: list[str]) -> Queries:
-        entity, relation, *asked = (fields[column].strip() for column in columns)
-        return kg.query(entity, relation, (asked[0] if asked and asked[0] else side))  # type: ignore[arg-type]
+        entity, relation, *own_side = (fields[column].strip() for column in columns)
+        return kg.query(entity, relation, (own_side[0] if own_side and own_side[0] else side))  # type: ignore[arg-type]
 
     return Rows.of(ask, table.rows, table.where)
 
@@ -68,12 +68,12 @@ def _columns(table: Table) -> list[int]:
         return list(range(table.width))
     raise DataError(
         f"{table.where(0)}: found {table.width} column{'' if table.width == 1 else 's'}, expected entity, relation "
-        "and, if you like, side. Separate columns with tabs (.tsv, .txt) or commas (.csv)."
+        "and, optionally, side. Separate columns with tabs (.tsv, .txt) or commas (.csv)."
     )
 
 
 def read_triples(path: Path, kg: KnowledgeGraph) -> Rows[tuple[int, int, int]]:
-    """Triples of a file, by id or name, as indices."""
+    """Read triples from a file, by id or name, as indices."""
     statements = read_statements(path)
 
     def resolve(triple: tuple[str, str, str]) -> tuple[int, int, int]:
@@ -84,12 +84,12 @@ def read_triples(path: Path, kg: KnowledgeGraph) -> Rows[tuple[int, int, int]]:
 
 
 def every_question(kg: KnowledgeGraph) -> Queries:
-    """Each (entity, relation, side) that train has an answer to: other questions would make little sense."""
+    """Return each question that train has an answer to: others would make little sense."""
     return Queries.from_triples(kg.train).unique()[0]
 
 
 def joined(queries: list[Queries]) -> Queries:
-    """Several questions as one block."""
+    """Join several questions into one block."""
     return Queries(
         anchors=np.concatenate([query.anchors for query in queries]),
         relations=np.concatenate([query.relations for query in queries]),

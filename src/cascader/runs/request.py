@@ -1,4 +1,4 @@
-"""What a fit is asked for: which tiers, of which kind, with which settings, in how much time."""
+"""A request to fit a run: the tiers, their kinds and settings, and the time they may take."""
 
 import math
 import time
@@ -20,7 +20,7 @@ _DEFAULT_TIERS = ("kge", "dual", "cross")
 
 @dataclass(frozen=True)
 class FitRequest:
-    """What a fit is asked for."""
+    """What a call of `fit` asks for."""
 
     kg: KnowledgeGraph
     kinds: Mapping[str, str]  # of model, by tier
@@ -33,11 +33,11 @@ class FitRequest:
     started: float  # by time.monotonic()
 
     def model(self, tier: str, preset_name: str) -> Model:
-        """A tier's model under a preset, not yet trained."""
+        """Make a tier's untrained model for a preset."""
         return model_class(self.kinds[tier])(**self.settings(tier, preset_name))
 
     def settings(self, tier: str, preset_name: str) -> dict[str, Any]:
-        """A tier's settings under a preset, with the changes that were asked for."""
+        """Return a tier's settings for a preset, with the requested changes."""
         kind = self.kinds[tier]
         seed = {"seed": self.seed} if "seed" in model_class(kind)().settings.as_dict() else {}
         return {**preset(kind, preset_name, self.kg.name), **seed, **self.changes.get(tier, {})}
@@ -48,15 +48,15 @@ class FitRequest:
         return self.budget < math.inf
 
     def seconds_left(self) -> float:
-        """What is left of the budget now."""
+        """Return how much of the budget is left."""
         return self.budget - (time.monotonic() - self.started)
 
     def is_searched(self, tier: str) -> bool:
-        """Whether the settings of a tier are searched for: those of the first one, if trials were asked for."""
+        """Return whether a tier's settings are searched for: those of the first tier, if there are trials."""
         return self.trials > 0 and tier == next(iter(self.kinds))
 
     def as_dict(self) -> dict[str, Any]:
-        """What makes two requests the same."""
+        """Return what makes two requests the same."""
         return {
             "data_hash": self.kg.data_hash,
             "kinds": dict(self.kinds),
@@ -79,11 +79,11 @@ def fit_request(
     trials: int = 0,
     seed: int = 0,
 ) -> FitRequest:
-    """What is asked for, checked: what cannot work shows before anything trains."""
+    """Check what is asked for, so that errors show before anything trains."""
     started = time.monotonic()
     if budget is not None and time_limit is not None:
         raise SettingsError(
-            "a budget is shared by all tiers, a time limit holds for each of them. Give one of the two."
+            "a budget is shared by all tiers, while a time limit applies to each of them. Give only one of the two."
         )
     kg = graph if isinstance(graph, KnowledgeGraph) else load_graph(graph)
     kinds = tier_kinds(tiers, model, kg)
@@ -103,9 +103,9 @@ def fit_request(
 
 
 def tier_kinds(tiers: str | Sequence[str] | None, model: str | Sequence[str], kg: KnowledgeGraph) -> dict[str, str]:
-    """Which tiers there will be, in their order, and of which kind each is: {"kge": "complex", "dual": "dual"}.
+    """Map each tier to its kind, in order: {"kge": "complex", "dual": "dual"}.
 
-    Those that learn from structure come first, then those that read texts, then those that read pairs.
+    Tiers that learn from structure come first, then those that read texts, then those that read pairs.
     """
     kinds = [
         kind for name in _names(tiers) or _default_tiers(kg) for kind in (_names(model) if name == "kge" else [name])
@@ -135,7 +135,7 @@ def _default_tiers(kg: KnowledgeGraph) -> tuple[str, ...]:
 
 
 def _free_name(name: str, taken: Mapping[str, str]) -> str:
-    """kge, then kge2, kge3 and so on."""
+    """Number a name if it is taken: kge, kge2, kge3 and so on."""
     number = 1
     while (candidate := name if number == 1 else f"{name}{number}") in taken:
         number += 1

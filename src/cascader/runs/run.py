@@ -1,4 +1,4 @@
-"""A finished run: it answers, judges, measures itself and reports."""
+"""A finished run, which answers questions, judges triples, evaluates itself and writes reports."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from cascader.tuning.calibration import Calibration, calibrate, hash_of_cascade,
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """A finished run, as it stands in its folder.
+    """A finished run, loaded from its folder.
 
     >>> import tempfile
     >>> from cascader import ComplEx, KnowledgeGraph, load_run, save_run
@@ -64,7 +64,7 @@ class Run:
         return html_table(["tier", "model", "parameters", "valid MRR"], rows, caption=f"{self.kg!r}")
 
     def tier(self, name: str) -> Model:
-        """A tier by name."""
+        """Return a tier by name."""
         if name not in self.tiers:
             raise SettingsError(f"{self.folder.path} has no tier {name!r}. It has: {', '.join(self.tiers)}.")
         return self.tiers[name]
@@ -78,21 +78,21 @@ class Run:
         """Copy the run to a new folder."""
         target = RunFolder(folder)
         if target.is_complete:
-            raise SettingsError(f"{target.path} holds a complete run already. Choose another folder.")
+            raise SettingsError(f"{target.path} already holds a complete run. Choose another folder.")
         shutil.copytree(self.folder.path, target.path, dirs_exist_ok=True)
         return load_run(target.path)
 
     # The cascade that valid chose.
 
     def scorers(self, engine: Engine | None = None) -> dict[str, Scorer]:
-        """The tiers by name, in their order; those that read pairs store their scores in the run's folder."""
+        """Return the tiers by name, in order; those that read pairs store their scores in the run's folder."""
         return {
             name: self.folder.stored(name, model, self.kg, engine) if model.reads_pairs else model
             for name, model in self.tiers.items()
         }
 
     def tuned(self, engine: Engine | None = None, read_top: int = READ_TOP, seed: int = 0) -> TuningResult:
-        """All cascades that were tried on valid; if the tiers have changed since, they are tried now."""
+        """Return all cascades that were tried on valid; they are tried now if the tiers have changed since."""
         scorers = self.scorers(engine)
         identity = {name: self.folder.tier_hash(name) for name in self.tiers}
         identity |= {"read_top": str(read_top), "seed": str(seed)}
@@ -103,7 +103,7 @@ class Run:
         return found
 
     def planned(self, budget: Budget, question_count: int, engine: Engine | None = None) -> Plan | None:
-        """The best cascade within a budget for so many questions; None where valid could choose nothing."""
+        """Choose the best cascade within a budget for a number of questions; None if there is nothing to choose."""
         if len(self.tiers) == 1 or len(self.kg.valid) == 0:
             return None
         return self.tuned(engine).plan(budget, question_count)
@@ -113,34 +113,34 @@ class Run:
     def predict(
         self, entity: str, relation: str, side: Side = "tail", *, top: int = 10, with_known: bool = False
     ) -> Predictions:
-        """The best answers to (entity, relation, ?), or to (?, relation, entity) with `side="head"`.
+        """Return the best answers to (entity, relation, ?), or to (?, relation, entity) with `side="head"`.
 
-        Known answers are left out; or, `with_known`, take part and are marked. Entity and relation go by id or name:
+        Known answers are left out, or ranked and marked if `with_known`. Entity and relation are given by id or name:
         `run.predict("aspirin", "treats")[0].name`.
         """
         return self._predictor.predict(entity, relation, side, top=top, with_known=with_known)
 
     def predict_new(self, text: str, relation: str, side: Side = "tail", *, top: int = 10) -> Predictions:
-        """The best answers to a question about an entity that the graph does not have: "name: description".
+        """Return the best answers to a question about an entity that the graph does not have: "name: description".
 
-        They have no probability: valid can only teach it for entities that were trained.
+        They have no probability, which can only be calibrated for entities that were trained.
         """
         predictor = self.for_new_entity(self._predictor, parse_entity(text))
         return next(predictor.answer(self.new_query(relation, side), top=top))
 
     def new_query(self, relation: str, side: Side = "tail") -> Queries:
-        """The question about the one new entity that `for_new_entity` was given."""
+        """Build the question about the one new entity that `for_new_entity` was given."""
         return replace(self.kg.query(self.kg.entities[0].id, relation, side), anchors=np.zeros(1, dtype=np.int32))
 
     def for_new_entity(self, predictor: Predictor, entity: Entity) -> Predictor:
-        """The same predictor, for questions about a new entity."""
+        """Adapt a predictor to questions about a new entity."""
         cascade = for_new_entities(predictor.cascade, self.tiers, [entity], self.kg)
         return Predictor(self.kg, cascade, None, new=(entity,))
 
     def classify(self, triples: Sequence[tuple[str, str, str]] | Frame) -> list[Verdict]:
-        """Whether triples, by id or name, are true: `run.classify([("aspirin", "treats", "fever")])[0].is_true`.
+        """Judge whether triples, by id or name, are true: `run.classify([("aspirin", "treats", "fever")])[0].is_true`.
 
-        They may come as a data frame with the columns head, relation and tail.
+        A data frame needs the columns head, relation and tail.
         """
         return self.with_threshold(self._predictor).classify(triples)
 
@@ -151,9 +151,9 @@ class Run:
     def predictor(
         self, budget: Budget | None = None, question_count: int = 1, engine: Engine | None = None
     ) -> Predictor:
-        """What answers so many questions within a budget; its probabilities are calibrated if they never were.
+        """Return a predictor for a number of questions within a budget, calibrated now if it never was.
 
-        Without valid, nothing can be chosen or calibrated: the first tier answers alone.
+        Without a valid split, nothing can be chosen or calibrated, and the first tier answers alone.
         """
         plan = self.planned(budget or Budget(), question_count, engine)
         if plan is not None:
@@ -163,11 +163,11 @@ class Run:
         return self.calibrated(alone) if len(self.kg.valid) else Predictor(self.kg, alone)
 
     def calibrated(self, cascade: Cascade) -> Predictor:
-        """What answers with a cascade of this run's tiers; its probabilities are calibrated if they never were."""
+        """Return a predictor for a cascade of this run's tiers, calibrated now if it never was."""
         return Predictor(self.kg, cascade, self._calibration(cascade))
 
     def with_threshold(self, predictor: Predictor) -> Predictor:
-        """The same predictor with a threshold for verdicts, which is chosen now if it never was."""
+        """Return the same predictor with a threshold for verdicts, chosen now if it never was."""
         identity = self._identity(predictor.cascade)
         found = load_calibration(self.folder.path, identity)
         if found is not None and found.threshold is not None:
@@ -182,14 +182,14 @@ class Run:
         found = load_calibration(self.folder.path, identity)
         if found is None:
             reads = any(tier.reads_pairs for tier in cascade.tiers)
-            # Where pairs are read, on those questions of valid that tuning has had them read for.
+            # If pairs are read, use the valid questions for which tuning has already read them.
             read = np.concatenate(split_valid(self.kg, seed=0))
             found = calibrate(cascade, self.kg, read if reads else None)
             save_calibration(found, self.folder.path, identity)
         return found
 
     def _identity(self, cascade: Cascade) -> dict[str, str]:
-        """The models and the cascade that a calibration holds for."""
+        """Identify the models and the cascade that a calibration is for."""
         names = [cascade.name, *(tier.name for tier in cascade.tiers)]
         return {**{name: self.folder.tier_hash(name) for name in names}, "cascade": hash_of_cascade(cascade)}
 
@@ -208,13 +208,13 @@ class Run:
     ) -> Evaluation:
         """Rank the gold answers of a split with the tuned cascade, within a budget for all of its questions.
 
-        `tiers` measures some tiers alone or added up instead, each weighed as valid likes best; one that reads pairs
-        gets the `top` candidates. `beside` adds the first tier of another run on the same graph.
+        `tiers` evaluates some tiers instead, alone or added up with the weights that are best on valid; one that reads
+        pairs gets the `top` candidates. `beside` adds the first tier of another run on the same graph.
         """
         return evaluate_run(self, split, tiers, budget or Budget(), beside, top, name, engine)
 
     def report(self, out: str | Path | None = None, engine: Engine | None = None) -> Path:
-        """Write one page about the run, with all evaluations that are kept in it, and return its path."""
+        """Write a one-page report on the run, with all evaluations saved in it, and return its path."""
         from cascader.report import analyze, write_report
 
         results = sorted((self.folder.path / "results").glob("*.json"))
@@ -230,7 +230,7 @@ class Run:
         return write_report(Path(out) if out else self.folder.path / "report", numbers)
 
     def describe_tiers(self) -> dict[str, dict[str, Any]]:
-        """What there is to tell of each tier, with its parameters and its bytes on disk."""
+        """Describe each tier, with its number of parameters and its bytes on disk."""
         return {
             name: {
                 **model.describe(),
@@ -242,7 +242,7 @@ class Run:
 
 
 def _untuned(scorers: Mapping[str, Scorer]) -> Cascade:
-    """All tiers one after the other, to be tuned."""
+    """Chain all tiers, to be tuned."""
     (name, first), *others = scorers.items()
     cascade = Cascade(first, name=name)
     for other, scorer in others:
@@ -251,7 +251,7 @@ def _untuned(scorers: Mapping[str, Scorer]) -> Cascade:
 
 
 def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Model]) -> Run:
-    """Keep a graph and the models that were fitted to it as a run in a new folder, by the names of their tiers.
+    """Save a graph and the models fitted to it, by the names of their tiers, as a run in a new folder.
 
     >>> import tempfile
     >>> from cascader import ComplEx, KnowledgeGraph, save_run
@@ -268,7 +268,7 @@ def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Model])
     if bad:
         raise SettingsError(f"{bad[0]!r} cannot name a tier: use letters, digits and underscores, as in kge or dual.")
     if target.is_complete:
-        raise SettingsError(f"{target.path} holds a complete run already. Choose another folder.")
+        raise SettingsError(f"{target.path} already holds a complete run. Choose another folder.")
     target.save_graph(kg)
     for name, model in tiers.items():
         target.save_tier(name, model)

@@ -1,4 +1,4 @@
-"""The probability from which a triple is judged to be true."""
+"""Choose the probability from which a triple is judged to be true."""
 
 from dataclasses import replace
 
@@ -10,18 +10,18 @@ from cascader.runs.predictor import Predictor
 from cascader.tuning.calibration import Threshold
 
 _MOST_TRIPLES = 500
-#: Each corrupted triple asks a question that valid does not have: where pairs are read, fewer must do.
+#: Each corrupted triple asks a question that is not in valid: if pairs must be read for it, fewer have to do.
 _MOST_TRIPLES_READ = 50
 
 
 def with_threshold(predictor: Predictor, *, seed: int = 0) -> Predictor:
-    """The same, with the threshold that best separates triples of valid from as many corrupted ones.
+    """Return the same predictor with the threshold that best separates valid triples from as many corrupted ones.
 
-    Half of them choose it by accuracy; its accuracy is measured on the others.
+    The threshold has the highest accuracy on one half of them; its accuracy is measured on the other half.
     """
     kg, calibration = predictor.kg, predictor.calibration
     if calibration is None:
-        raise DataError(f"{kg.name} has no valid triples to choose a threshold on. Fit again with some held back.")
+        raise DataError(f"{kg.name} has no valid triples to choose a threshold on. Fit again with some held out.")
     draw = np.random.default_rng(seed)
     reads = any(tier.reads_pairs for tier in predictor.cascade.tiers)
     true = draw.permutation(kg.valid)[: _MOST_TRIPLES_READ if reads else _MOST_TRIPLES]
@@ -37,8 +37,8 @@ def with_threshold(predictor: Predictor, *, seed: int = 0) -> Predictor:
 
 
 def corrupted(triples: Triples, kg: KnowledgeGraph, draw: np.random.Generator) -> Triples:
-    """Each triple with another head or tail, by turns: one that the relation has there in train, if that is no fact."""
-    facts = kg.known(("train", "valid"))
+    """Replace the tail or head of each triple, alternately, preferring entities that train has there; never a fact."""
+    facts = kg.known_before("test")
     rows = [_corrupted(triple, place % 2 == 0, kg, facts, draw) for place, triple in enumerate(triples)]
     return np.array(rows, dtype=np.int32).reshape(-1, 3)
 
@@ -54,15 +54,15 @@ def _corrupted(
     if len(pool) == 0:
         pool = np.setdiff1d(np.arange(len(kg.entities)), taken)
     changed = triple.copy()
-    if len(pool):  # else all answers are facts, and there is nothing to corrupt it to
+    if len(pool):  # otherwise all answers are facts, and the triple cannot be corrupted
         changed[column] = draw.choice(pool)
     return changed
 
 
 def _most_accurate(of_true: FloatArray, of_false: FloatArray) -> float:
-    """The middle between two probabilities that were seen, of equals the lowest."""
-    seen = np.unique(np.concatenate([of_true, of_false]))
-    tried = np.concatenate([seen[:1], (seen[:-1] + seen[1:]) / 2])
+    """Find the most accurate midpoint between two adjacent probabilities; ties go to the lowest."""
+    values = np.unique(np.concatenate([of_true, of_false]))
+    tried = np.concatenate([values[:1], (values[:-1] + values[1:]) / 2])
     return float(max(tried, key=lambda threshold: _accuracy(threshold, of_true, of_false)))
 
 
