@@ -32,7 +32,7 @@ def test_trials_keep_the_best_settings_and_what_was_set_by_hand(run, triples, tm
     assert len(trials) == 3
     assert saved["settings"]["dim"] == 4
     assert {name: saved["settings"][name] for name in best["changes"]} == best["changes"]
-    assert "is finished already" in run("fit", triples, *options)[1]
+    assert "is already trained" in run("fit", triples, *options)[1]
 
 
 @pytest.mark.parametrize("held_back", [("0", "0"), ("0", "0.2"), ("0.2", "0")])
@@ -49,7 +49,7 @@ def test_the_same_command_again_does_nothing(run, triples, tmp_path):
     for _ in range(2):
         code, out, _ = run("fit", triples, *QUICK, "--out", tmp_path / "run")
         assert code == 0
-    assert "is finished already" in out
+    assert "is already trained" in out
 
 
 def test_a_later_tier_is_added_to_a_run_and_the_first_is_not_trained_again(run, likes, tiny_model, tmp_path):
@@ -60,7 +60,7 @@ def test_a_later_tier_is_added_to_a_run_and_the_first_is_not_trained_again(run, 
     weights = (tmp_path / "run" / "tiers" / "kge" / "model.safetensors").read_bytes()
     code, out, _ = fit("kge,dual", f"dual.base={tiny_model}", "dual.epochs=2")
     assert code == 0
-    assert "tiers/kge is finished already" in "".join(out.split("\n"))
+    assert "tiers/kge is already trained" in "".join(out.split("\n"))
     assert (tmp_path / "run" / "tiers" / "kge" / "model.safetensors").read_bytes() == weights
     assert list(cascader.load_run(tmp_path / "run").tiers) == ["kge", "dual"]
 
@@ -111,8 +111,8 @@ def test_a_folder_of_another_graph_or_other_settings_is_left_alone(run, triples,
     run("fit", triples, *QUICK, "--out", tmp_path / "run")
     plan = (tmp_path / "run" / "plan.json").read_bytes()
     code, _, err = run("fit", triples, "--set", "epochs=2", "--set", "dim=5", "--out", tmp_path / "run")
-    assert (code, "is finished, with dim 4 and not 5" in err) == (2, True)
+    assert (code, "is already trained with dim 4, not 5" in err) == (2, True)
     assert (tmp_path / "run" / "plan.json").read_bytes() == plan
     triples.write_text(triples.read_text() + "new\tknows\te1\n")
     code, _, err = run("fit", triples, *QUICK, "--out", tmp_path / "run")
-    assert (code, "is the run of another graph" in err) == (2, True)
+    assert (code, "holds a run on another graph" in err) == (2, True)

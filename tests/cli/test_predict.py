@@ -130,7 +130,7 @@ def test_without_valid_answers_have_no_probability(run, tmp_path):
     assert (code, err) == (0, "")
     assert "No probabilities: the graph has no valid triples" in out
     code, _, err = run("predict", folder, "aspirin", "treats", "--min-probability", "0.5")
-    assert (code, "no probabilities to go by" in err) == (2, True)
+    assert (code, "there are no probabilities" in err) == (2, True)
     (tmp_path / "t.tsv").write_text("aspirin\ttreats\tx3\n")
     code, _, err = run("classify", folder, tmp_path / "t.tsv")
     assert (code, "no valid triples to choose a threshold on" in err) == (2, True)
@@ -145,7 +145,7 @@ class TestThreeTiers:
         code, out, err = run("predict", three_tiers, "--new", self.NEW, "likes", "--top", "3")
         assert (code, err) == (0, "")
         assert "(pqr, likes, ?)" in out
-        assert "No probabilities: valid can teach them for entities that were trained, not for new ones." in out
+        assert "No probabilities: they can be calibrated only for entities that were trained, not for new ones." in out
         code, out, _ = run("predict", three_tiers, "--new", self.NEW, "likes", "--top", "3", "--format", "jsonl")
         rows = [json.loads(line) for line in out.splitlines()]
         assert code == 0

@@ -1,4 +1,4 @@
-"""The command line: `cascader --help` shows the way. The one door to typer."""
+"""The command line; `cascader --help` lists the commands. Only this package imports typer."""
 
 from cascader.cli.app import app, main
 

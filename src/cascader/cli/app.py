@@ -1,4 +1,4 @@
-"""The commands, and what every one of them does alike: log, fail, and exit."""
+"""The commands, and what they share: logging, error messages and exit codes."""
 
 import io
 import logging
@@ -44,7 +44,7 @@ app.command()(describe.describe)
 app.command()(report.report)
 app.command()(serve.serve)
 app.command()(compare.baseline)
-# \b: an example that is to be copied stays on one line.
+# \b keeps an example on one line, so that it can be copied.
 app.command(
     epilog="\b\nExample: cascader compare runs/demo/results/frequency.json runs/demo/results/cascade.json\n\n"
     "`cascader demo` makes both."
@@ -52,7 +52,7 @@ app.command(
 app.command()(compare.table)
 app.command()(demo.demo)
 
-#: Bad input, as opposed to 1 for a bug of ours.
+#: The exit code for bad input; 1 is for our bugs.
 BAD_INPUT = 2
 
 
@@ -73,31 +73,31 @@ def options(
 
 
 class _OneLine(logging.Handler):
-    """Log records as lines of their own on standard error, without what a terminal would obey."""
+    """Prints each log record as one line on standard error, without control characters."""
 
     def emit(self, record: logging.LogRecord) -> None:
         echo_error(f"note: {record.getMessage()}")
 
 
 def _print(event: Event) -> None:
-    """Show what a long call has to say."""
+    """Print an event of a long call."""
     echo(event.text)
     if event.rows:
         echo_table(event.columns, event.rows)
 
 
 def main() -> None:
-    """Run the command line; what the user can correct is said in a sentence, with exit code 2."""
+    """Run the command line; errors that the user can correct are printed in one line, with exit code 2."""
     logging.basicConfig(level=logging.INFO, handlers=[_OneLine()])
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows only ASCII gets a question mark, no crash
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows a question mark instead of crashing
     try:
         with listening(_print):
             app()
     except CascaderError as error:
         echo_error(f"error: {error}")
         sys.exit(BAD_INPUT)
-    except OSError as error:  # a path too long, a folder that may not be read, a full disk behind standard output
+    except OSError as error:  # a path that is too long, a folder without read permission, a full disk
         echo_error(f"error: {error.strerror or error}: {error.filename or 'standard output'}")
         sys.exit(BAD_INPUT)

@@ -1,4 +1,4 @@
-"""`cascader baseline`, `table` and `compare`: figures, and whether they differ."""
+"""`cascader baseline`, `table` and `compare`: print figures, and compare them."""
 
 import json
 from pathlib import Path
@@ -14,13 +14,13 @@ from cascader.evaluation.metrics import CONFIDENCE
 from cascader.evaluation.tables import results_table
 from cascader.models import Frequency
 
-OutOption = Annotated[Path, typer.Option("--out", help="The folder that gets <graph>/frequency.json and its ranks.")]
-EvaluationArgument = Annotated[Path, typer.Argument(help="An evaluation's .json, with its .ranks.parquet beside it.")]
+OutOption = Annotated[Path, typer.Option("--out", help="The folder for <graph>/frequency.json and its ranks.")]
+EvaluationArgument = Annotated[Path, typer.Argument(help="An evaluation's .json, with its .ranks.parquet next to it.")]
 
 
 @with_graph_options
 def baseline(graph: OpenedGraph, out: OutOption = Path("runs/results"), split: SplitOption = "test") -> None:
-    """Measure the floor: how well the most frequent answers do, with no model at all.
+    """Measure the baseline: how well the most frequent answers do, without any model.
 
     Example: cascader baseline wordnet
     """
@@ -33,11 +33,11 @@ def baseline(graph: OpenedGraph, out: OutOption = Path("runs/results"), split: S
 def table(
     folder: Annotated[Path, typer.Argument(help="A folder with a folder of results for each graph.")] = Path("results"),
 ) -> None:
-    """Print all results that were written to a folder as Markdown, with the paper's figures beside them.
+    """Print all results in a folder as a Markdown table, next to the paper's figures.
 
     Example: cascader table runs/results
 
-    That is where `cascader baseline` writes to.
+    `cascader baseline` writes its results there.
     """
     typer.echo(results_table(folder), nl=False)
 

@@ -1,4 +1,4 @@
-"""Where commands print, and how: texts of a graph are shown as they are, never as markup or terminal commands."""
+"""Print to the terminal, showing the texts of a graph as they are and never as markup or terminal commands."""
 
 import sys
 from collections.abc import Sequence
@@ -32,12 +32,12 @@ def echo_error(sentence: str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with every control character shown as a blank, so that none can command the terminal."""
+    """Replace every control character with a space, so that none can control the terminal."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def echo_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:
-    """Print a plain table; the columns named in `numbers` are set flush right."""
+    """Print a plain table; the columns named in `numbers` are right-aligned."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(printable(column), justify="right" if column in numbers else "left", overflow="fold")
@@ -47,5 +47,5 @@ def echo_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: S
 
 
 def shortened(text: str, length: int = 60) -> str:
-    """At most `length` characters of a text."""
+    """Shorten a text to at most `length` characters."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"

@@ -1,4 +1,4 @@
-"""`cascader data`: which graphs there are, what is in them, whether a file is fit, and other formats."""
+"""`cascader data`: list, show, check and convert graphs."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`cascader demo`: all of it, on a graph that comes with the package."""
+"""`cascader demo`: every step from a graph to a report, on a graph that is built from WordNet."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _GRAPH = "wordnet"
 _SUMS = (["kge"], ["dual"], ["kge", "dual"])
-#: Test triples whose tails are asked for, and how many answers are shown to each.
+#: How many test triples are asked for their tails, and how many answers are shown for each.
 _QUESTIONS = 2
 _ANSWERS = 4
 
@@ -55,9 +55,9 @@ def demo(
 
 
 def _evaluations(run: "Run") -> list[Evaluation]:
-    """The floor, each tier alone, their sum and the cascade, on test; all are kept in the run."""
-    floor = evaluate(Frequency().fit(run.kg), run.kg)
-    found = [floor, *(run.evaluate(tiers=tiers) for tiers in _SUMS), run.evaluate()]
+    """Evaluate the baseline, each tier alone, their sum and the cascade on test, and save the results in the run."""
+    baseline = evaluate(Frequency().fit(run.kg), run.kg)
+    found = [baseline, *(run.evaluate(tiers=tiers) for tiers in _SUMS), run.evaluate()]
     for evaluation in found:
         evaluation.save(run.folder.path / "results")
     return found

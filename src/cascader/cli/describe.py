@@ -1,4 +1,4 @@
-"""`cascader describe`: what a run consists of, and what it costs on this machine."""
+"""`cascader describe`: show what a run consists of, and its speed on this machine."""
 
 import time
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ _CANDIDATES = 4
 
 
 def describe(run: RunArgument) -> None:
-    """Say what each tier of a run is: parameters, speed on this machine, size on disk, and how it was trained.
+    """Describe each tier of a run: parameters, speed on this machine, size on disk, and training.
 
     Example: cascader describe runs/demo
 
@@ -45,14 +45,14 @@ def describe(run: RunArgument) -> None:
 
 
 def _pairs_per_second(model: "Model", kg: "KnowledgeGraph") -> float:
-    """Measured on a few questions of train, after one to warm up."""
+    """Measure the speed on a few questions of train, after one to warm up."""
     from cascader.graph import Candidates, Queries
 
     queries = Queries.from_triples(kg.train[:_QUESTIONS])
     count = min(_CANDIDATES, len(kg.entities))
 
     def work(some: Queries) -> int:
-        if not model.reads_pairs:  # it answers with all entities at once
+        if not model.reads_pairs:  # it scores all entities at once
             return int(model.score_all(some).size)
         return len(model.score(some, Candidates.from_lists([list(range(count))] * len(some))))
 

@@ -1,4 +1,4 @@
-"""`cascader evaluate`: from a run to figures."""
+"""`cascader evaluate`: measure a run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -28,14 +28,12 @@ def evaluate(
     pairs: PairsOption = None,
     processes: ProcessesOption = 1,
     top: Annotated[
-        int, typer.Option("--top", help="With --tiers: how many candidates of a question a tier that reads pairs gets.")
+        int, typer.Option("--top", help="With --tiers: how many candidates per question a tier that reads pairs gets.")
     ] = 100,
     out: Annotated[
         Path | None, typer.Option("--out", help="The folder for the results. [default: RUN/results]")
     ] = None,
-    name: Annotated[
-        str, typer.Option("--name", help="What the results are called. [default: by tiers and models]")
-    ] = "",
+    name: Annotated[str, typer.Option("--name", help="The name of the results. [default: from tiers and models]")] = "",
 ) -> None:
     """Measure a run: ask for the head and the tail of every test triple, and write the figures and every rank.
 

@@ -1,4 +1,4 @@
-"""`cascader fit`: from a graph to a run."""
+"""`cascader fit`: fit a run to a graph."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,8 @@ TiersOption = Annotated[
     ),
 ]
 ModelOption = Annotated[
-    str, typer.Option("--model", help="The embedding: rescal, transe, complex or rotate; or several, with commas.")
+    str,
+    typer.Option("--model", help="The embedding: rescal, transe, complex or rotate; or several, separated by commas."),
 ]
 PresetOption = Annotated[
     str | None,
@@ -31,7 +32,9 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Change a setting, as in --set dim=100 or --set dual.dim=100; repeatable."),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Draws the first weights and the batches of every tier.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="The random seed for the first weights and the batches of every tier.")
+]
 TrialsOption = Annotated[
     int,
     typer.Option(
@@ -61,7 +64,7 @@ def fit(
     time_limit: TierLimitOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Train on a graph, tune on valid, and keep everything in a folder; interrupted, the same command resumes.
+    """Train on a graph, tune on valid, and save everything in a folder; if interrupted, the same command resumes.
 
     Example: cascader fit wordnet --budget 30m
     """
@@ -88,6 +91,6 @@ def fit(
 
 
 def _default_folder(graph: str, model: str, preset: str | None, budget: str | None) -> Path:
-    """runs/wordnet/complex-quick, or runs/wordnet/complex-30m."""
+    """Name the folder by graph, model and preset or budget: runs/wordnet/complex-quick, runs/wordnet/complex-30m."""
     parts = [preset or ("" if budget else "quick"), (budget or "").replace(" ", "")]
     return Path("runs") / graph / "-".join([model.replace(",", "+"), *(part for part in parts if part)])

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how each is told which graph it is about."""
+"""Options that several commands share, among them those that name and load a graph."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenedGraph:
-    """A graph, and its entry in the catalog; people's own have none."""
+    """A graph, and its entry in the catalog if it has one."""
 
     kg: KnowledgeGraph
     dataset: Dataset | None
@@ -36,10 +36,10 @@ def open_named(
     test: Annotated[float, typer.Option("--test", help="The share to hold out for test, likewise.")] = Split.test,
     split_seed: Annotated[int, typer.Option("--split-seed", help="The seed that draws what is held out.")] = Split.seed,
     allow_unseen: Annotated[
-        bool, typer.Option("--allow-unseen", help="Let valid and test have entities that train never shows.")
+        bool, typer.Option("--allow-unseen", help="Allow entities in valid and test that train does not have.")
     ] = Split.unseen_entities,
 ) -> OpenedGraph:
-    """A graph of the catalog as it is, or people's own with the tables and the split that they ask for."""
+    """Load a graph from the catalog, or the user's own with the tables and the split they ask for."""
     split = Split(valid, test, split_seed, allow_unseen)
     kg = load_graph(graph, entities=entities, relations=relations, split=split)
     return OpenedGraph(kg, None if Path(graph).exists() else CATALOG[graph.lower()])
@@ -49,23 +49,23 @@ _OPENING = signature(open_named).parameters
 
 
 def with_graph_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose first parameter is an opened graph gets the argument and the options that say which one."""
+    """Give a command whose first parameter is an opened graph the argument and the options to load it."""
 
     @wraps(command)
-    def opening(graph: str, **options: Any) -> None:  # noqa: ANN401 - those of the command
+    def opening(graph: str, **options: Any) -> None:  # noqa: ANN401 - the command's own
         which = {name: options.pop(name) for name in _OPENING if name in options}
         command(open_named(graph, **which), **options)
 
     _, *own = signature(command).parameters.values()
     argument, *tables = _OPENING.values()
     keywords = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in (*own, *tables)]
-    # Typer reads both: what a command takes, and of which types.
+    # Typer reads both the parameters and their types.
     opening.__signature__ = Signature([argument, *keywords])  # type: ignore[attr-defined]
     opening.__annotations__ = {parameter.name: parameter.annotation for parameter in (argument, *keywords)}
     return opening
 
 
-RunArgument = Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")]
+RunArgument = Annotated[Path, typer.Argument(help="A folder that `cascader fit` wrote.")]
 SplitOption = Annotated[
     SplitName, typer.Option("--split", help="The triples to ask for; settings and weights were chosen on valid.")
 ]
@@ -79,18 +79,18 @@ PairsOption = Annotated[
     int | None,
     typer.Option("--pairs", help="How many pairs of a question and a candidate may be read in total, likewise."),
 ]
-ProcessesOption = Annotated[int, typer.Option("--processes", help="Processes that read texts at the same time.")]
+ProcessesOption = Annotated[int, typer.Option("--processes", help="The number of processes that read texts.")]
 
 
 def budget_of(time_limit: str | None, pairs: int | None) -> "Budget":
-    """What the two options allow."""
+    """Build a budget from the two options."""
     from cascader.tuning import Budget
 
     return Budget(None if time_limit is None else parse_duration(time_limit), pairs)
 
 
 def parsed_settings(settings: Sequence[str], tiers: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Settings of the form name=value, or tier.name=value, by tier; numbers become numbers."""
+    """Parse settings of the form name=value or tier.name=value, and group them by tier."""
     parsed: dict[str, dict[str, Any]] = {tier: {} for tier in tiers}
     for setting in settings:
         name, equals, value = setting.partition("=")

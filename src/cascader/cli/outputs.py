@@ -1,4 +1,4 @@
-"""Answers as tables and files: what people read, and what their programs read."""
+"""Output formats for answers: a table for people, and files for programs."""
 
 import io
 import json
@@ -14,7 +14,9 @@ from cascader.storage import write_parquet, write_text
 OutputFormat = Literal["table", "tsv", "csv", "jsonl", "parquet", "nt"]
 FormatOption = Annotated[
     OutputFormat | None,
-    typer.Option("--format", help="table, or for programs: tsv, csv, jsonl, parquet, nt. [default: as --out ends]"),
+    typer.Option(
+        "--format", help="table, or for programs: tsv, csv, jsonl, parquet, nt. [default: by the ending of --out]"
+    ),
 ]
 OutFileOption = Annotated[Path | None, typer.Option("--out", help="The file to write. [default: standard output]")]
 _FILE_FORMATS: tuple[OutputFormat, ...] = ("tsv", "csv", "jsonl", "parquet", "nt")
@@ -22,7 +24,7 @@ _DELIMITERS = {"tsv": "\t", "csv": ","}
 
 
 def chosen_format(wanted: OutputFormat | None, out: Path | None) -> OutputFormat:
-    """The format that was asked for, or that the file's name asks for; a table if nothing does."""
+    """Choose the requested format, or the one that the file's name ends in, or a table."""
     if wanted is None and out is None:
         return "table"
     if wanted is None:
@@ -41,9 +43,9 @@ def chosen_format(wanted: OutputFormat | None, out: Path | None) -> OutputFormat
 def write_rows_as(
     rows: Sequence[Mapping[str, Any]], triples: Sequence[tuple[str, str, str]], form: OutputFormat, out: Path | None
 ) -> None:
-    """Write rows in a format for programs to a file, or print them; N-Triples has the `triples` alone."""
+    """Write rows to a file in a format for programs, or print them; N-Triples has only the `triples`."""
     if form == "parquet":
-        assert out is not None  # noqa: S101 - chosen_format has seen to it
+        assert out is not None  # noqa: S101 - chosen_format ensures it
         write_parquet(out, {name: [row[name] for row in rows] for name in (rows[0] if rows else ())})
         return
     text = _as_text(rows, triples, form)

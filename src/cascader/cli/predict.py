@@ -1,4 +1,4 @@
-"""`cascader predict`: answers from a run."""
+"""`cascader predict`: answer questions with a run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,33 +17,36 @@ if TYPE_CHECKING:
     from cascader.runs import Prediction, Predictor, Rows, Run
 
 KeepGoingOption = Annotated[
-    bool, typer.Option("--keep-going", help="Name the bad rows of a file on standard error, and answer the others.")
+    bool, typer.Option("--keep-going", help="Report the bad rows of a file on standard error, and answer the others.")
 ]
 Found = TypeVar("Found")
 
 
 def predict(
     run: RunArgument,
-    entity: Annotated[str, typer.Argument(help="What is given, by id or name.")] = "",
-    relation: Annotated[str, typer.Argument(help="By id or name.")] = "",
+    entity: Annotated[str, typer.Argument(help="The given entity, by id or name.")] = "",
+    relation: Annotated[str, typer.Argument(help="The relation, by id or name.")] = "",
     side: Annotated[
-        Side, typer.Option("--side", help="What is asked for: with head, ENTITY is the tail of the triples.")
+        Side, typer.Option("--side", help="The side that is asked for: with head, ENTITY is the tail of the triples.")
     ] = "tail",
-    top: Annotated[int, typer.Option("--top", help="Answers to each question.")] = 10,
+    top: Annotated[int, typer.Option("--top", help="The number of answers to each question.")] = 10,
     file: Annotated[
-        Path | None, typer.Option("--file", help="A table of questions: entity, relation and, if they differ, side.")
+        Path | None, typer.Option("--file", help="A table of questions: entity, relation and, optionally, side.")
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Ask every (entity, relation) that train has an answer to, on both sides.")
     ] = False,
     new: Annotated[
-        str, typer.Option("--new", help='An entity that the graph does not have, as "name: description", for ENTITY.')
+        str,
+        typer.Option(
+            "--new", help='An entity that the graph does not have, as "name: description", instead of ENTITY.'
+        ),
     ] = "",
     min_probability: Annotated[
         float, typer.Option("--min-probability", min=0, max=1, help="Leave out less probable answers.")
     ] = 0.0,
-    known: Annotated[bool, typer.Option("--known", help="Let known facts take part, and mark them.")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Say what each tier made of each answer.")] = False,
+    known: Annotated[bool, typer.Option("--known", help="Include known answers, and mark them.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Show how each tier scored each answer.")] = False,
     time_limit: TimeLimitOption = None,
     pairs: PairsOption = None,
     form: FormatOption = None,
@@ -62,7 +65,7 @@ def predict(
     from cascader.runs import load_run, parse_entity
 
     output = chosen_format(form, out)
-    if new and not relation:  # it stands for the entity, so what comes first is the relation
+    if new and not relation:  # it replaces the entity, so the first argument is the relation
         entity, relation = "", entity
     _check_one_way(bool(entity), file is not None, every, bool(new))
     if bool(entity or new) != bool(relation):
@@ -109,7 +112,7 @@ def _queries(
 
 
 def readable(rows: "Rows[Found]", file: Path, keep_going: bool) -> list[Found]:
-    """The rows that can be answered; the others are named, here or in an error."""
+    """Return the rows that can be answered, and report the others here or in an error."""
     if not keep_going:
         return rows.required()
     for problem in rows.problems:
@@ -120,7 +123,7 @@ def readable(rows: "Rows[Found]", file: Path, keep_going: bool) -> list[Found]:
 
 
 def echo_answers(answers: Sequence["Prediction"], why: bool) -> None:
-    """Print the answers to one question as a table and, if asked, what each tier made of them."""
+    """Print the answers to one question as a table and, with `why`, how each tier scored them."""
     from cascader.runs import percent
 
     if not answers:
@@ -151,6 +154,6 @@ def echo_answers(answers: Sequence["Prediction"], why: bool) -> None:
 
 def _echo_caveats(predictor: "Predictor") -> None:
     if predictor.new:
-        echo("No probabilities: valid can teach them for entities that were trained, not for new ones.")
+        echo("No probabilities: they can be calibrated only for entities that were trained, not for new ones.")
     elif predictor.calibration is None:
-        echo("No probabilities: the graph has no valid triples to learn them from.")
+        echo("No probabilities: the graph has no valid triples to calibrate them on.")

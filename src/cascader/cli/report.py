@@ -1,4 +1,4 @@
-"""`cascader report`: a run as numbers, figures and sentences on one page."""
+"""`cascader report`: write a one-page report on a run."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`cascader serve`: a run as an API and a page."""
+"""`cascader serve`: serve a run as a JSON API and a web page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,17 +10,17 @@ from cascader.errors import MissingExtraError
 
 
 def serve(
-    run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` has made.")],
+    run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` wrote.")],
     host: Annotated[
         str, typer.Option("--host", help="The address to serve on; 0.0.0.0 lets other machines connect.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 takes any that is free.")] = 8000,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 picks any free one.")] = 8000,
     token: Annotated[
         str,
         typer.Option("--token", envvar="CASCADER_TOKEN", help="A secret that every request to the API must send."),
     ] = "",
 ) -> None:
-    """Serve a run: a page to ask and explore in a browser, and the same as a JSON API.
+    """Serve a run as a web page for asking and exploring, and as a JSON API.
 
     Example: cascader serve runs/demo --port 8000
     """
