@@ -1,4 +1,4 @@
-"""Cross-encoder calls of a tuned cascade, against the full additive ensemble of the same tiers (the paper's Eq. 1).
+"""Cross-encoder calls of a tuned cascade, compared with the full additive ensemble of its tiers (the paper's Eq. 1).
 
 A fixed random sample of test queries is asked. The ensemble reads every entity with every question; its alpha
 is the best on as large a sample of valid. The cascade is the one that valid chose. Scores are kept in the run's folder,
@@ -20,7 +20,7 @@ from cascader.tuning import Budget, Trial
 from measuring import report
 
 READER = "cross"
-#: What counts as equal, in MRR.
+#: The difference in MRR that still counts as equal.
 EQUAL = 0.002
 
 
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _sample(triples: Triples, count: int) -> Queries:
-    """Some queries, always the same."""
+    """Sample some queries, always the same."""
     everything = Queries.from_triples(triples)
     return everything[np.sort(np.random.default_rng(0).choice(len(everything), count, replace=False))]
 

@@ -1,13 +1,13 @@
-"""Pairs a second of our cross encoders, against sentence-transformers' CrossEncoder.predict with the same weights.
+"""Pairs per second of our cross encoders, compared with sentence-transformers' CrossEncoder.predict.
 
-5,000 distinct pairs of RepoDB, tier 1's favourites for test questions. "torch" and "int8" are a whole cross encoder,
-the one whose weights the peer gets, head included; "split" and "split_int8" another that was trained split at a layer:
-weights trained at one split cannot be read at another; "partial" a third, split below its last layer. Beside each
-speed: the valid MRR of the reranking that it feeds, and how far that is from the peer's. What is read
-only once, when a cross encoder is loaded, stands apart in the record.
+All read 5,000 distinct pairs of RepoDB, the first tier's best candidates for test questions. "torch" and "int8" are a
+whole cross encoder, whose weights the peer uses too, including the head. "split" and "split_int8" are another one that
+was trained split at a layer: weights trained at one split cannot be used at another. "partial" is a third one, split
+below its last layer. Next to each speed: the valid MRR of reranking with it, and how far that is from the peer's. What
+is read only once, when a cross encoder is loaded, is recorded separately.
 
 Usage: python bench/cross_encoder.py [--whole RUN] [--split RUN] [--partial RUN] [--pairs N] [--valid N] [--threads N]
-[--repeats N]. A run has the tiers kge and cross; one that is missing is trained first, in some five minutes each.
+[--repeats N]. A run has the tiers kge and cross; one that is missing is trained first, which takes about five minutes.
 """
 
 import argparse
@@ -37,12 +37,12 @@ from cascader.tuning import best_reranking
 from measuring import in_own_process, median, report
 
 TOP = 50
-#: Where the cross encoders of the three runs are split.
+#: The layer at which the cross encoder of each run is split.
 SPLITS = {"whole": 0, "split": 3, "partial": 5}
 TIME_LIMIT = 180.0  # seconds, for each cross encoder
 PEER_BATCH = 32  # its own default
 RUNS = Path("runs") / "bench"
-#: By name: which run, and in what its upper layers compute.
+#: For each case: the run, and the number format of the upper layers.
 CASES = {
     "torch": ("whole", "float32"),
     "int8": ("whole", "int8"),
@@ -54,7 +54,7 @@ CASES = {
 
 @dataclass(frozen=True)
 class Job:
-    """The same pairs for all: tier 1 is that of the first run."""
+    """The same pairs for all cases, chosen by the first tier of the first run."""
 
     kg: KnowledgeGraph
     runs: dict[str, Path]
@@ -64,7 +64,7 @@ class Job:
 
     @classmethod
     def of(cls, runs: dict[str, Path], pair_count: int) -> "Job":
-        """Distinct test questions of both sides, with tier 1's favourites."""
+        """Choose distinct test questions on both sides, with the first tier's best candidates."""
         kg = load_graph("repodb")
         for folder in runs.values():
             _check_run(folder, kg)
@@ -91,7 +91,7 @@ def _check_run(folder: Path, kg: KnowledgeGraph) -> None:
 
 
 class Peer:
-    """Sentence-transformers' cross encoder with the weights of ours, on the texts as far as ours reads them."""
+    """Sentence-transformers' cross encoder with our weights, on texts truncated as ours are."""
 
     def __init__(self, cross: CrossEncoder, kg: KnowledgeGraph) -> None:
         from sentence_transformers import CrossEncoder as TheirCrossEncoder
@@ -113,7 +113,7 @@ class Peer:
 
 
 def _save_as_classifier(cross: CrossEncoder, folder: Path) -> None:
-    """Our encoder and head as transformers' own classifier: they have the same layers."""
+    """Convert our encoder and head to transformers' own classifier, which has the same layers."""
     from transformers import AutoModelForSequenceClassification
 
     cross._base.save(folder / "encoder")
@@ -125,7 +125,7 @@ def _save_as_classifier(cross: CrossEncoder, folder: Path) -> None:
 
 
 def _cut(cross: CrossEncoder, text: str) -> str:
-    """The text as far as our cross encoder reads it."""
+    """Truncate a text as our cross encoder does."""
     tokenizer = cross._base.tokenizer
     ids = tokenizer(text, add_special_tokens=False, truncation=True, max_length=cross.settings.max_tokens)["input_ids"]
     cut: str = tokenizer.decode(ids)
@@ -133,7 +133,7 @@ def _cut(cross: CrossEncoder, text: str) -> str:
 
 
 def measure_speed(job: Job, scorer: Any) -> dict[str, float]:
-    """Pairs a second, after a few to warm up."""
+    """Measure the pairs per second, after a few to warm up."""
     few = Candidates(job.candidates.offsets[:2], job.candidates.ids[: job.candidates.offsets[1]])
     scorer.score(job.queries[:1], few)
     started = time.perf_counter()
@@ -142,7 +142,7 @@ def measure_speed(job: Job, scorer: Any) -> dict[str, float]:
 
 
 def measure_mrr(job: Job, scorer: Any, triple_count: int) -> dict[str, Any]:
-    """The valid MRR of reranking tier 1's top, and the scores of one question for a look at whether all score alike."""
+    """Measure the valid MRR of reranking the first tier's top, and score one question to check that all cases agree."""
     queries = Queries.from_triples(job.kg.sample("valid", triple_count, seed=0))
     few = Candidates(job.candidates.offsets[:2], job.candidates.ids[: job.candidates.offsets[1]])
     return {
@@ -152,7 +152,7 @@ def measure_mrr(job: Job, scorer: Any, triple_count: int) -> dict[str, Any]:
 
 
 def run_one(arguments: argparse.Namespace) -> None:
-    """Measure one case, and print what was found as JSON."""
+    """Measure one case, and print the figures as JSON."""
     torch.set_num_threads(arguments.threads)
     warnings.simplefilter("ignore")
     job = Job.of({name: getattr(arguments, name) for name in SPLITS}, arguments.pairs)
@@ -165,7 +165,7 @@ def run_one(arguments: argparse.Namespace) -> None:
 
 
 def run_all(arguments: argparse.Namespace) -> None:
-    """Measure all in turn, and report how they compare."""
+    """Measure all cases in turn, and report how they compare."""
     for name, split_layer in SPLITS.items():
         train_if_missing(getattr(arguments, name), split_layer)
     options = [f"--{name}={getattr(arguments, name)}" for name in (*SPLITS, "pairs", "valid", "threads")]

@@ -1,6 +1,6 @@
-"""Seconds to score all answers to RepoDB's test questions: one matrix product, against pair by pair.
+"""Seconds to score all answers to RepoDB's test questions: one matrix product, compared with pair by pair.
 
-The paper's dual encoder runs its head on every pair of question and entity; ours is the same head, factorised. Pair by
+The paper's dual encoder runs its head on every pair of question and entity; ours is the same head, factorized. Pair by
 pair is timed on some questions, in batches, and scaled up. Usage: python bench/dual_encoder.py [--repeats N]
 """
 
@@ -55,19 +55,19 @@ def main() -> None:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds that `work` takes."""
+    """Measure the seconds that `work` takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def as_product(towers: StarTowers, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """All scores at once; shape (questions, entities)."""
+    """Compute all scores at once; shape (questions, entities)."""
     return towers._of_questions(u) @ towers._of_entities(v).T
 
 
 def by_pair(towers: StarTowers, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """The head on every pair, a batch at a time, as the paper's authors run it; shape (questions, entities)."""
+    """Run the head on every pair in batches, as the paper's authors do; shape (questions, entities)."""
     scores = torch.empty(len(u), len(v))
     for i, question in enumerate(u):
         for start in range(0, len(v), BATCH):

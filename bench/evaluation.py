@@ -1,6 +1,6 @@
-"""The filtered evaluation of FB15k-237's test split, against PyKEEN's on the same embeddings and threads.
+"""Filtered evaluation on FB15k-237's test split, compared with PyKEEN's with the same embeddings and threads.
 
-Three ways, each in a process of its own:
+Three ways, each in its own process:
 
 - `cascader`: our evaluation of a ComplEx-shaped scorer.
 - `pykeen`: PyKEEN's ComplEx and evaluator, at the batch size that was fastest for it.
@@ -25,7 +25,7 @@ from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Que
 from measuring import in_own_process, median, report
 
 DIMENSION = 200
-#: Of 8, 16, 32, 64, 256 and 1,024, the ones at which PyKEEN was fastest on two cores.
+#: The batch sizes out of 8, 16, 32, 64, 256 and 1,024 at which PyKEEN was fastest on two cores.
 PYKEEN_BATCH = 32
 OUR_SCORES_BATCH = 64
 THREADS = 2
@@ -33,7 +33,7 @@ WAYS = ("cascader", "pykeen", "pykeen-our-scores")
 
 
 class ComplExShaped:
-    """Scores with complex embeddings, in real arithmetic: Re⟨h, r, conj(t)⟩ is one matrix product a block."""
+    """Scores with complex embeddings, in real arithmetic: Re⟨h, r, conj(t)⟩ is one matrix product per block."""
 
     def __init__(self, kg: KnowledgeGraph) -> None:
         rng = np.random.default_rng(0)
@@ -51,7 +51,7 @@ class ComplExShaped:
         return np.einsum("cd,cd->c", rotated, self.entities[candidates.ids])
 
     def _rotated(self, queries: Queries) -> NDArray[np.float32]:
-        """The anchor turned by its relation, or back by it where the head is asked for."""
+        """Rotate the anchor by its relation, or backward if the head is asked for."""
         real, imaginary = np.split(self.entities[queries.anchors], 2, axis=1)
         relation_real, relation_imaginary = np.split(self.relations[queries.relations], 2, axis=1)
         relation_imaginary = np.where(queries.predicts_tail[:, None], relation_imaginary, -relation_imaginary)
@@ -65,7 +65,7 @@ class ComplExShaped:
 
 
 def run_cascader(kg: KnowledgeGraph) -> tuple[float, float]:
-    """Our evaluation: seconds and MRR."""
+    """Run our evaluation; return the seconds and the MRR."""
     scorer = ComplExShaped(kg)
     started = time.perf_counter()
     evaluation = cascader.evaluate(scorer, kg)
@@ -73,7 +73,7 @@ def run_cascader(kg: KnowledgeGraph) -> tuple[float, float]:
 
 
 def run_pykeen(kg: KnowledgeGraph, our_scores: bool) -> tuple[float, float]:
-    """PyKEEN's evaluation: seconds and MRR."""
+    """Run PyKEEN's evaluation; return the seconds and the MRR."""
     import torch
     from pykeen.evaluation import RankBasedEvaluator
     from pykeen.models import ComplEx
@@ -116,7 +116,7 @@ def run_pykeen(kg: KnowledgeGraph, our_scores: bool) -> tuple[float, float]:
 
 
 def copy_embeddings(model: Any, ours: ComplExShaped) -> None:
-    """Give PyKEEN's model our embeddings: it keeps real and imaginary part of each coordinate side by side."""
+    """Copy our embeddings to PyKEEN's model, which stores real and imaginary parts next to each other."""
     import torch
 
     for representation, values in (
@@ -129,7 +129,7 @@ def copy_embeddings(model: Any, ours: ComplExShaped) -> None:
 
 
 def run_one(way: str) -> None:
-    """Measure one way, and print what was found as JSON."""
+    """Measure one way, and print the figures as JSON."""
     kg = cascader.load_graph("fb15k-237")
     seconds, mrr = run_cascader(kg) if way == "cascader" else run_pykeen(kg, our_scores=way == "pykeen-our-scores")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""Seconds for an epoch of CoDEx-S, against PyKEEN at the same model, dimension, batch and threads.
+"""Seconds per epoch on CoDEx-S, compared with PyKEEN with the same model, dimension, batch size and threads.
 
 ComplEx is trained on all entities (PyKEEN: LCWA; ours: k-vs-all; the same questions and answers), TransE and RotatE
 by negative sampling with self-adversarial weights. Also: the share of this machine's matrix-multiply rate that ComplEx
@@ -30,7 +30,7 @@ EPOCHS = 2  # timed, after one to warm up
 
 
 def ours(model: str, kg: KnowledgeGraph) -> dict[str, float]:
-    """Our seconds for an epoch."""
+    """Measure our seconds per epoch."""
     loss = "k-vs-all" if model == "complex" else "negative-sampling"
     settings = {"dim": DIMENSION, "batch_size": BATCH, "negatives": NEGATIVES, "regularizer": "none"}
     training = EmbeddingTraining(EMBEDDINGS[model](loss=loss, **settings), kg)
@@ -47,7 +47,7 @@ def ours(model: str, kg: KnowledgeGraph) -> dict[str, float]:
 
 
 def matrix_rate(entities: int) -> float:
-    """Operations a second of the product that training is made of."""
+    """Measure the operations per second of the matrix product that training consists of."""
     questions, vectors = torch.randn(BATCH, 2 * DIMENSION), torch.randn(entities, 2 * DIMENSION)
     times = []
     for _ in range(30):
@@ -58,7 +58,7 @@ def matrix_rate(entities: int) -> float:
 
 
 def theirs(model: str, kg: KnowledgeGraph) -> dict[str, float]:
-    """PyKEEN's seconds for an epoch."""
+    """Measure PyKEEN's seconds per epoch."""
     from pykeen.losses import CrossEntropyLoss, NSSALoss
     from pykeen.models import ComplEx, RotatE, TransE
     from pykeen.training import LCWATrainingLoop, SLCWATrainingLoop
@@ -93,7 +93,7 @@ def theirs(model: str, kg: KnowledgeGraph) -> dict[str, float]:
 
 
 def run_one(model: str, library: str) -> None:
-    """Measure one model in one library, and print what was found as JSON."""
+    """Measure one model in one library, and print the figures as JSON."""
     torch.set_num_threads(THREADS)
     kg = cascader.load_graph("codex-s")
     warnings.simplefilter("ignore")
@@ -101,7 +101,7 @@ def run_one(model: str, library: str) -> None:
 
 
 def run_all(repeats: int) -> None:
-    """Measure all in turn, and report how they compare."""
+    """Measure all models in turn, and report how they compare."""
     seconds: dict[str, dict[str, float]] = {}
     ratios: dict[str, float] = {}
     share = 0.0

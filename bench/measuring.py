@@ -1,4 +1,4 @@
-"""What every benchmark shares: medians, ratios on a line of their own, and a record of the machine."""
+"""What all benchmarks share: medians, printed ratios, and a record of the machine."""
 
 import json
 import os
@@ -16,7 +16,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def in_own_process(script: Path, *arguments: str, threads: int) -> dict[str, Any]:
-    """Run a part of a benchmark alone, so that its peak memory is its own; it prints JSON as its last line."""
+    """Run a part of a benchmark in its own process, so that its peak memory is its own; its last line is JSON."""
     variables = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**os.environ, **{name: str(threads) for name in variables}}
     command = [sys.executable, str(script), *arguments]
@@ -26,12 +26,12 @@ def in_own_process(script: Path, *arguments: str, threads: int) -> dict[str, Any
 
 
 def median(runs: Sequence[Mapping[str, Any]], key: str) -> float:
-    """The median of one figure over repeated runs: these machines are noisy."""
+    """Compute the median of one figure over repeated runs, because machines are noisy."""
     return statistics.median(run[key] for run in runs)
 
 
 def report(name: str, ratios: Mapping[str, float], details: Mapping[str, Any], packages: Sequence[str]) -> None:
-    """Print each ratio on a line of its own, and keep all of it in bench/results."""
+    """Print each ratio on its own line, and save everything in bench/results."""
     for ratio, value in ratios.items():
         print(f"ratio: {ratio} {value:.1f}")
     write_json(

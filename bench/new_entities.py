@@ -1,7 +1,8 @@
-"""How well questions about drugs that the graph has never seen are answered from their texts, on RepoDB.
+"""How well questions about drugs that RepoDB does not have are answered from their texts.
 
-Some drugs are held out with all their facts; a small ComplEx and a dual encoder train on the rest. The drugs come back
-as texts alone, and what they treat is asked for. Usage: python bench/new_entities.py [--drugs N] [--seed N]
+Some drugs are held out with all their facts; a small ComplEx and a dual encoder train on the rest. The held-out drugs
+are then given by their texts alone, and what they treat is asked for. Usage: python bench/new_entities.py [--drugs N]
+[--seed N]
 """
 
 import argparse
@@ -19,7 +20,7 @@ from measuring import report
 
 
 def main() -> None:
-    """Hold out, train, ask, and report each MRR over that of the most frequent answers."""
+    """Hold drugs out, train, ask, and report each MRR relative to that of the most frequent answers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--drugs", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
@@ -57,7 +58,7 @@ def main() -> None:
 
 
 def without(kg: KnowledgeGraph, count: int, seed: int) -> tuple[KnowledgeGraph, np.ndarray, np.ndarray]:
-    """The graph without some heads and all their facts; who they are; and their facts, by their places among them.
+    """Return the graph without some heads and their facts, those heads, and their facts with heads numbered from 0.
 
     They stay in the list of entities, where nothing is learned of them and no gold is one of them.
     """

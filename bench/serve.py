@@ -1,7 +1,7 @@
-"""How fast a served run answers several clients at once, against the same server without batching.
+"""How fast a served run answers several clients at once, compared with the same server without batching.
 
-Both are real servers in processes of their own, asked the same questions over HTTP by the same clients; the peer
-answers one question after the other. Pairs are in the store before anything is measured. Usage:
+Both are real servers in their own processes, asked the same questions over HTTP by the same clients; the peer answers
+one question at a time. All pairs are in the store before anything is measured. Usage:
 python bench/serve.py [--run RUN] [--requests N] [--clients N]
 """
 
@@ -27,17 +27,17 @@ from measuring import report
 
 QUESTIONS = 250
 GOAL_MS = 150
-#: Servers by name, and how they batch.
+#: The batching of each server, by name.
 SERVERS = {"batched": Batching(), "one_at_a_time": Batching(window_seconds=0.0, most=1)}
 
 
 def main() -> None:
-    """Measure both servers at a budget without pairs and at a middle one, and report the ratios."""
+    """Measure both servers with a budget of no pairs and with a medium one, and report the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=Path, default=Path("runs/demo"))
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--serve", choices=SERVERS, help="be one of the servers")
+    parser.add_argument("--serve", choices=SERVERS, help="run one of the servers")
     arguments = parser.parse_args()
     if arguments.serve:
         serve(arguments.run, host="127.0.0.1", port=0, token="", ready=_say, batching=SERVERS[arguments.serve])
@@ -66,7 +66,7 @@ def _say(address: str) -> None:
 
 
 def _questions(folder: Path) -> list[dict[str, Any]]:
-    """Questions of test, always the same."""
+    """Sample some test questions, always the same."""
     kg = load_run(folder).kg
     everything = Queries.from_triples(kg.test).unique()[0]
     places = np.random.default_rng(0).permutation(len(everything))[:QUESTIONS]
@@ -78,13 +78,13 @@ def _questions(folder: Path) -> list[dict[str, Any]]:
 
 
 def _measured(name: str, questions: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Ask one server at both budgets."""
+    """Measure one server with both budgets."""
     with _running(name, arguments.run) as (process, address):
         stops = _fetch(address, "GET", "/api/graph", None)["budgets"]
         budgets, figures = [stops[0]["pairs"], stops[len(stops) // 2]["pairs"]], {}
         for pairs in dict.fromkeys(budgets):
             asked = [{**question, "budget": {"pairs": pairs}} for question in questions]
-            _ask(address, asked, arguments.clients, len(asked))  # reads what was never read, and warms up
+            _ask(address, asked, arguments.clients, len(asked))  # reads missing pairs, and warms up
             before = _resident_megabytes(process.pid)
             figures[f"pairs_{pairs}"] = _ask(address, asked, arguments.clients, arguments.requests)
             after = _resident_megabytes(process.pid)
@@ -108,7 +108,7 @@ def _running(name: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str], s
 
 
 def _ask(address: str, asked: Sequence[dict[str, Any]], clients: int, requests: int) -> dict[str, Any]:
-    """Let each client ask its share, one question after the other over one connection."""
+    """Let each client ask its share of the questions, one after another over one connection."""
 
     def client(number: int) -> list[float]:
         connection, times = http.client.HTTPConnection(address), []
