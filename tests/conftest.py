@@ -1,10 +1,10 @@
-"""The toy graphs, and a machine where no test can reach a mirror, a cache or a network by accident."""
+"""The toy graph, a tiny language model, and an environment in which no test uses a mirror or a cache by accident."""
 
 import os
 import secrets
 import sys
 
-# Many small products: a second thread would only wait for the first, and a busy machine makes that wait long.
+# The tests compute many small products: a second thread would mostly wait, and wait long on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from pathlib import Path
@@ -13,19 +13,19 @@ import pytest
 
 from cascader.graph import KnowledgeGraph
 
-#: Kept before the fixture below hides it; only tests of the real benchmark files may look.
+#: Saved before the fixture below hides it; only tests of the real benchmark files may use it.
 MIRROR = os.environ.get("CASCADER_MIRROR")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests first: a worker that starts the longest file last would keep the others waiting."""
+    """Run files with slow tests first: if the longest file started last, the other workers would wait for it."""
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow_files)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def a_cache_of_its_own(tmp_path_factory):
-    """For what is made once for many tests: their own caches come later."""
+    """Give session fixtures their own cache, because those of modules and tests are set up later."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CASCADER_CACHE", str(tmp_path_factory.mktemp("cache-of-the-session")))
         yield
@@ -33,7 +33,7 @@ def a_cache_of_its_own(tmp_path_factory):
 
 @pytest.fixture(autouse=True, scope="module")
 def a_cache_for_each_module(a_cache_of_its_own, tmp_path_factory):
-    """A cached vector depends in its last bits on the texts it was read with, so modules do not share a cache."""
+    """Give each module its own cache: the last bits of a cached vector depend on the texts it was computed with."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CASCADER_CACHE", str(tmp_path_factory.mktemp("cache-of-a-module")))
         yield
@@ -48,9 +48,9 @@ def a_machine_of_its_own(tmp_path_factory, monkeypatch):
 
 @pytest.fixture
 def random_seed() -> int:
-    """Another one for every run of a test that kills at random moments; a failure shows how to repeat it."""
+    """Draw a new seed for tests that kill at random moments; a failure shows how to repeat it."""
     seed = int(os.environ.get("CASCADER_TEST_SEED") or secrets.randbelow(2**32))
-    sys.stdout.write(f"To draw the same moments again, set CASCADER_TEST_SEED={seed}\n")
+    sys.stdout.write(f"To repeat the same moments, set CASCADER_TEST_SEED={seed}\n")
     return seed
 
 
@@ -64,7 +64,7 @@ def mirror(monkeypatch) -> Path:
 
 @pytest.fixture(scope="session")
 def toy() -> KnowledgeGraph:
-    """Drugs, diseases and doctors: two relations, an entity that train never shows, questions with many answers."""
+    """Make a graph of drugs, diseases and doctors, with an entity outside train and questions with many answers."""
     return KnowledgeGraph.from_triples(
         train=[
             ("aspirin", "treats", "headache"),
@@ -83,7 +83,7 @@ def toy() -> KnowledgeGraph:
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> str:
-    """A random language model of two tiny layers, in transformers' layout: nothing is downloaded."""
+    """Make a random language model with two tiny layers in transformers' format, without downloading anything."""
     import string
 
     import torch

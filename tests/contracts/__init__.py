@@ -1,4 +1,4 @@
-"""Batteries of tests that every implementation of an interface inherits."""
+"""Test suites that every implementation of an interface inherits."""
 
 from tests.contracts.engine import EngineContract
 from tests.contracts.pruner import LearningPrunerContract, PrunerContract

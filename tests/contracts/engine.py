@@ -11,19 +11,19 @@ from cascader.scoring.engines import Call, Engine, Task
 
 
 def load(folder: Path, name: str) -> str:
-    """Leave a trace of every loading."""
+    """Leave a file for every call."""
     (folder / f"loaded-{os.getpid()}-{secrets.token_hex(4)}").touch()
     return name
 
 
 def write(folder: Path, loaded: str, shard: str) -> None:
-    """Work that leaves a file, and counts how often it was done."""
+    """Do work that leaves a file, and records how often it was done."""
     with (folder / f"done-{shard}").open("a") as file:
         file.write(f"{loaded}\n")
 
 
 def refuse(loaded: str, shard: str) -> None:
-    """Work that fails in a way the user can do something about."""
+    """Fail with an error that the user can correct."""
     raise SettingsError(f"{loaded} cannot do {shard}")
 
 
@@ -36,7 +36,7 @@ def loadings(folder: Path) -> list[str]:
 
 
 class EngineContract:
-    """Inherit, and say in `make` how the engine is made."""
+    """What every engine must do; subclasses implement `make`, which makes the engine."""
 
     def make(self) -> Engine:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What every pruner must do, whether it has learnt something or not."""
+"""What every pruner must do, whether it learns or not."""
 
 import json
 
@@ -13,7 +13,7 @@ ENTITIES = 40
 
 
 def a_block(count=60, seed=0, entities=ENTITIES):
-    """Golds that stand out by more or less, ties, and known facts that are masked."""
+    """Make queries with golds that stand out to different degrees, ties, and masked known answers."""
     rng = np.random.default_rng(seed)
     golds = rng.integers(entities, size=count)
     scores = rng.normal(size=(count, entities)).round(1).astype(np.float32)
@@ -32,23 +32,23 @@ def lists_of(candidates):
 
 
 class PrunerContract:
-    """Inherit, and say in `make` how the pruner is fitted."""
+    """What every pruner must do; subclasses implement `make`, which makes a fitted pruner."""
 
-    def make(self, seen: list[ScoredQueries]) -> Pruner:
+    def make(self, blocks: list[ScoredQueries]) -> Pruner:
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
     @classmethod
     def pruner(cls):
-        """Fitted once for all tests of a class: to keep candidates changes nothing in it."""
+        """Fit the pruner once for all tests of a class: keeping candidates does not change it."""
         return cls().make([a_block()])
 
     def test_keeps_the_best_and_puts_the_best_first(self, pruner):
         block = a_block(seed=1)
         kept = pruner.keep(block.queries, block.scores)
         for row, ids in enumerate(lists_of(kept)):
-            alive = np.flatnonzero(block.scores[row] > -np.inf)
-            by_score_then_id = sorted(alive.tolist(), key=lambda entity: (-block.scores[row, entity], entity))
+            unmasked = np.flatnonzero(block.scores[row] > -np.inf)
+            by_score_then_id = sorted(unmasked.tolist(), key=lambda entity: (-block.scores[row, entity], entity))
             assert ids == by_score_then_id[: len(ids)]
 
     def test_never_keeps_what_is_masked_and_always_one_of_what_is_not(self, pruner):
@@ -97,13 +97,13 @@ class PrunerContract:
 
 
 class LearningPrunerContract(PrunerContract):
-    """What holds besides for a pruner that is fitted; say in `unfitted` which settings it has."""
+    """What a pruner that learns must also do; subclasses implement `unfitted`, which makes one that is not fitted."""
 
     def unfitted(self) -> Pruner:
         raise NotImplementedError
 
-    def make(self, seen):
-        return self.unfitted().fit(seen)
+    def make(self, blocks):
+        return self.unfitted().fit(blocks)
 
     def test_learns_the_same_from_one_block_and_from_many_in_any_order(self):
         block = a_block()
@@ -126,7 +126,7 @@ class LearningPrunerContract(PrunerContract):
     def test_learns_from_rows_in_which_nearly_all_is_masked(self):
         block = a_block(count=8)
         scores = np.full_like(block.scores, -np.inf)
-        scores[np.arange(4), block.queries.golds[:4]] = 1.0  # in the other four, the gold itself is masked
+        scores[np.arange(4), block.queries.golds[:4]] = 1.0  # the gold itself is masked in the other four
         pruner = self.make([ScoredQueries(block.queries, scores)])
         assert pruner.keep(block.queries, scores).counts.tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
 

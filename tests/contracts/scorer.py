@@ -1,4 +1,4 @@
-"""What every scorer must do, be it a tier, an ensemble or a cascade; and what every model must do besides."""
+"""What every scorer must do, be it a model, a sum or a cascade, and what every model must also do."""
 
 import json
 from typing import ClassVar
@@ -13,9 +13,9 @@ from cascader.scoring.scorer import Scorer
 
 
 class ScorerContract:
-    """Inherit, and say in `make` how the scorer is fitted; it is fitted once for all tests."""
+    """What every scorer must do; subclasses implement `make`, which fits the scorer once for all tests."""
 
-    #: A sum of float32 numbers depends a little on the order in which they are added.
+    #: A sum of float32 numbers depends slightly on the order of addition.
     close: ClassVar[dict[str, float]] = {"rtol": 1e-5, "atol": 1e-6}
 
     def make(self, kg: KnowledgeGraph) -> Scorer:
@@ -60,7 +60,7 @@ class ScorerContract:
 
 
 class ModelContract(ScorerContract):
-    """What a registered model must do: it is a scorer that can be saved, loaded and described."""
+    """What every registered model must do: it is a scorer that can be saved, loaded and described."""
 
     def test_has_all_that_a_model_needs(self, scorer):
         assert contract_violations(type(scorer)) == []

@@ -1,4 +1,4 @@
-"""What every store of scores must do, wherever it keeps them."""
+"""What every score store must do, wherever it stores the scores."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from cascader.scoring import Store
 
 
 class Scoring:
-    """Computes shards as an engine does, and notes which pairs they had: the score of a pair is a tenth of its key."""
+    """Computes shards like an engine, and records their pairs; the score of a pair is a tenth of its key."""
 
     def __init__(self, fails_after: int | None = None) -> None:
         self.shards: list[list[int]] = []
@@ -34,7 +34,7 @@ def keys_of(*keys: int) -> np.ndarray:
 
 
 class StoreContract:
-    """Inherit, and say in `make` how a store with shards of three pairs is made; `folder` exists and is its own."""
+    """What every store must do; subclasses implement `make`, which makes one with shards of three pairs in `folder`."""
 
     def make(self, folder: Path) -> Store:
         raise NotImplementedError

@@ -27,7 +27,7 @@ from cascader.events import Event, listening
 app = typer.Typer(
     name="cascader",
     help="Complete a knowledge graph: ask (aspirin, treats, ?) and get every entity ranked.",
-    epilog="Start with: cascader demo. A run is a folder that `cascader fit` has made; a tier is one of the models in "
+    epilog="Start with: cascader demo. A run is a folder that `cascader fit` wrote; a tier is one of the models in "
     "it, and its cascade asks them one after the other. Train, valid and test are the triples that models learn from, "
     "that settings are chosen on, and that figures are measured on.",
     no_args_is_help=True,

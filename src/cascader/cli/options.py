@@ -33,8 +33,10 @@ def open_named(
     valid: Annotated[
         float, typer.Option("--valid", help="The share to hold out for valid if the graph comes without splits.")
     ] = Split.valid,
-    test: Annotated[float, typer.Option("--test", help="The share to hold out for test, likewise.")] = Split.test,
-    split_seed: Annotated[int, typer.Option("--split-seed", help="The seed that draws what is held out.")] = Split.seed,
+    test: Annotated[
+        float, typer.Option("--test", help="The share to hold out for test if the graph is not split.")
+    ] = Split.test,
+    split_seed: Annotated[int, typer.Option("--split-seed", help="The random seed for what is held out.")] = Split.seed,
     allow_unseen: Annotated[
         bool, typer.Option("--allow-unseen", help="Allow entities in valid and test that train does not have.")
     ] = Split.unseen_entities,
@@ -77,7 +79,10 @@ TimeLimitOption = Annotated[
 ]
 PairsOption = Annotated[
     int | None,
-    typer.Option("--pairs", help="How many pairs of a question and a candidate may be read in total, likewise."),
+    typer.Option(
+        "--pairs",
+        help="How many pairs of a question and a candidate may be read in all. The best cascade that fits is used.",
+    ),
 ]
 ProcessesOption = Annotated[int, typer.Option("--processes", help="The number of processes that read texts.")]
 

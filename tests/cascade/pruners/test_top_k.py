@@ -10,7 +10,7 @@ from tests.contracts.pruner import a_block
 
 
 class TestTopK(PrunerContract):
-    def make(self, seen):
+    def make(self, blocks):
         return TopK(5)
 
 

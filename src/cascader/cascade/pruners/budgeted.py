@@ -29,9 +29,9 @@ class BudgetedTopK:
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
     >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
     >>> queries = Queries.from_triples(kg.valid).with_known(kg.known_before("valid"))
-    >>> floor = Frequency().fit(kg)
-    >>> pruner = BudgetedTopK(mean=3).fit(score_in_blocks(floor, queries))
-    >>> bool(pruner.keep(queries, floor.score_all(queries)).counts.mean() <= 3)
+    >>> scorer = Frequency().fit(kg)
+    >>> pruner = BudgetedTopK(mean=3).fit(score_in_blocks(scorer, queries))
+    >>> bool(pruner.keep(queries, scorer.score_all(queries)).counts.mean() <= 3)
     True
     """
 

@@ -31,8 +31,8 @@ class ConformalTopK:
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
     >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
     >>> queries = Queries.from_triples(kg.valid).with_known(kg.known_before("valid"))
-    >>> floor = Frequency().fit(kg)
-    >>> pruner = ConformalTopK(coverage=0.8).fit(score_in_blocks(floor, queries))
+    >>> scorer = Frequency().fit(kg)
+    >>> pruner = ConformalTopK(coverage=0.8).fit(score_in_blocks(scorer, queries))
     >>> pruner.uncovered_sides  # six triples are enough to calibrate 0.8; with fewer, all candidates are kept
     ()
     """

@@ -26,10 +26,10 @@ class DynamicTopK:
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(6) for j in range(6)]
     >>> kg = KnowledgeGraph.from_triples(facts[:24], valid=facts[24:])
     >>> queries = Queries.from_triples(kg.valid).with_known(kg.known_before("valid"))
-    >>> floor = Frequency().fit(kg)
-    >>> pruner = DynamicTopK(quantile=0.9, epochs=5).fit(score_in_blocks(floor, queries))
-    >>> counts = pruner.keep(queries, floor.score_all(queries)).counts
-    >>> fewer = pruner.with_quantile(0.5).keep(queries, floor.score_all(queries)).counts
+    >>> scorer = Frequency().fit(kg)
+    >>> pruner = DynamicTopK(quantile=0.9, epochs=5).fit(score_in_blocks(scorer, queries))
+    >>> counts = pruner.keep(queries, scorer.score_all(queries)).counts
+    >>> fewer = pruner.with_quantile(0.5).keep(queries, scorer.score_all(queries)).counts
     >>> bool((fewer <= counts).all())
     True
     """
