@@ -40,7 +40,7 @@ def small(tiny_model):
         (["--budget", "-5m"], "'-5m' is not a duration"),
         (
             ["--budget", "5m", "--time-limit", "3m"],
-            "a budget is shared by all tiers, a time limit holds for each of them",
+            "a budget is shared by all tiers, while a time limit applies to each of them",
         ),
         (["--time-limit", "0m"], "'0m' is not a duration, expected more than 0 seconds"),
         (["--seed", "-1"], "seed is -1, expected a whole number"),
@@ -116,7 +116,7 @@ def test_without_a_budget_nothing_is_estimated_but_a_dry_run_still_is(run, bare,
     code, out, _ = run("fit", bare, *QUICK, "--out", tmp_path / "run")
     assert (code, "The plan for bare:" in out, "estimated" in out, "Took" in out) == (0, True, False, True)
     code, out, _ = run("fit", bare, *QUICK, "--dry-run", "--out", tmp_path / "run")
-    assert (code, "estimated, at most" in out, "trained already" in out) == (0, True, True)
+    assert (code, "estimated, at most" in out, "already trained" in out) == (0, True, True)
 
 
 @pytest.mark.slow

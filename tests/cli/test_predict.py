@@ -187,7 +187,7 @@ BAD_INPUT = {
         ["--new", "zinc: a metal"],
         "'zinc: a metal' is not a question. Write: cascader predict",
     ),
-    "a new entity where nothing reads texts": (["--new", "zinc: a metal", "treats"], "has no dual encoder that could"),
+    "a new entity where nothing reads texts": (["--new", "zinc: a metal", "treats"], "has no dual encoder to read"),
     "a new entity without a name": (["--new", " : a metal", "treats"], "does not name an entity. Write it as"),
     "a side that is none": (["aspirin", "treats", "--side", "left"], "'left' is not one of 'head', 'tail'"),
     "no answers": (["aspirin", "treats", "--top", "0"], "top is 0, expected at least 1 answer"),

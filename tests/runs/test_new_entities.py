@@ -102,5 +102,5 @@ def test_all_tiers_answer_about_a_new_entity_and_stay_as_they_were(kg, tiers):
 
 
 def test_a_run_that_reads_no_texts_cannot_know_new_entities(kg, tiers):
-    with pytest.raises(DataError, match="has no dual encoder that could read it"):
+    with pytest.raises(DataError, match="has no dual encoder to read it"):
         for_new_entities(Cascade(tiers["kge"], name="kge"), {"kge": tiers["kge"]}, [parse_entity("pink")], kg)

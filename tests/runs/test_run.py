@@ -27,7 +27,7 @@ def test_a_run_that_was_saved_answers_as_before_when_it_is_loaded(toy, kge, tmp_
 
 def test_a_finished_run_is_not_overwritten(toy, kge, tmp_path):
     cascader.save_run(tmp_path / "run", toy, {"kge": kge})
-    with pytest.raises(SettingsError, match="holds a complete run already. Choose another folder"):
+    with pytest.raises(SettingsError, match="already holds a complete run. Choose another folder"):
         cascader.save_run(tmp_path / "run", toy, {"kge": kge})
 
 
@@ -77,7 +77,7 @@ class TestNewEntities:
 
     def test_a_run_that_reads_no_texts_refuses(self, toy, kge, tmp_path):
         run = cascader.save_run(tmp_path / "run", toy, {"kge": kge})
-        with pytest.raises(DataError, match="has no dual encoder that could read it"):
+        with pytest.raises(DataError, match="has no dual encoder to read it"):
             run.predict_new("zinc: a metal", "treats")
 
     def test_a_relation_that_is_not_there_is_named(self, two_tiers):

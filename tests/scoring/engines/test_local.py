@@ -44,7 +44,9 @@ class TestInTwoProcesses(EngineContract):
 
     def test_a_worker_that_is_killed_is_an_error_and_the_next_run_goes_on(self, engine, tmp_path):
         killing = Task(Call(kill_itself), Call(load, (tmp_path, "model")))
-        with pytest.raises(EngineError, match=r"died \(exit code -9\).*finished are kept: the same command goes on"):
+        with pytest.raises(
+            EngineError, match=r"died \(exit code -9\).*Finished shards are stored: the same command resumes"
+        ):
             list(engine.run(killing, list("abc")))
         assert sorted(engine.run(writing(tmp_path), list("abc"))) == [0, 1, 2]
 
