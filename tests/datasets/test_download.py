@@ -40,7 +40,7 @@ class Server(ThreadingHTTPServer):
 def server():
     httpd = Server(("127.0.0.1", 0), Handler)
     httpd.content, httpd.requests, httpd.knows_ranges, httpd.cut_after, httpd.status = CONTENT, [], True, None, None
-    thread = threading.Thread(target=httpd.serve_forever)
+    thread = threading.Thread(target=httpd.serve_forever, args=(0.01,))
     thread.start()
     yield httpd
     httpd.shutdown()

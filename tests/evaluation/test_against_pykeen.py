@@ -102,6 +102,7 @@ PYKEEN_NAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["random", "tied", "adversarial"])
 @settings(max_examples=60, deadline=None)
 @given(kg=graphs(), seed=st.integers(0, 10_000))
@@ -119,6 +120,7 @@ def test_all_figures_equal_pykeens(kind, kg, seed):
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["random", "tied", "adversarial"])
 @settings(max_examples=60, deadline=None)
 @given(kg=graphs(), seed=st.integers(0, 10_000))

@@ -25,15 +25,17 @@ def part(seen, rows):
     return ScoredQueries(seen.queries[rows], seen.scores[rows])
 
 
+@pytest.fixture(scope="module")
+def fitted():
+    return [ConformalTopK(0.5, seed=seed).fit([world(160, seed=seed, easy_share=0.5)]) for seed in range(12)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.7, 0.9])
-def test_on_average_the_coverage_is_neither_missed_nor_much_exceeded(share):
+def test_on_average_the_coverage_is_neither_missed_nor_much_exceeded(share, fitted):
     reached = [
-        coverage(
-            ConformalTopK(share, seed=seed).fit([world(160, seed=seed, easy_share=0.5)]),
-            world(1000, seed=100 + seed, easy_share=0.5),
-        )
-        for seed in range(12)
+        coverage(pruner.with_coverage(share), world(1000, seed=100 + seed, easy_share=0.5))
+        for seed, pruner in enumerate(fitted)
     ]
     # About 40 calibrate each side: no more than 1/41 too much is expected; 12 draws deviate by about 0.02 together.
     assert share - 0.04 <= np.mean(reached) <= share + 1 / 41 + 0.04

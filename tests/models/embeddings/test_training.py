@@ -154,6 +154,7 @@ ComplEx(dim=8, epochs=3000, batch_size=4, patience=9999, valid_every=50).fit(lin
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on_to_the_same_vectors(tmp_path):
     checkpoint = tmp_path / "checkpoint.safetensors"
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)])

@@ -151,6 +151,7 @@ def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_
     np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow  # exports to ONNX
 class TestPrecision:
     SMALL: ClassVar[dict[str, object]] = {"rounds": 1, "queries_per_round": 8, "split_layer": 0, "valid_top_k": 4}
 

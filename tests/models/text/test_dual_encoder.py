@@ -43,6 +43,7 @@ class TestAsAModel(ModelContract):
         return DualEncoder(**kind).fit(toy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

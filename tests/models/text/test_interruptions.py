@@ -53,6 +53,7 @@ def train(name, tiny_model, folder, length):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TIERS)
 def test_killed_at_any_moment_it_goes_on_to_the_same_weights(name, tiny_model, tmp_path):
     killed, uninterrupted = tmp_path / "killed", tmp_path / "uninterrupted"
