@@ -48,6 +48,7 @@ def register(model: AnyModel) -> AnyModel:
     >>> @register
     ... class Popularity(Frequency):
     ...     "Frequency under another name."
+    ...
     ...     name = tier = "popularity"
     >>> model_class("popularity")()
     Popularity()
