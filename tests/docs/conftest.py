@@ -61,3 +61,11 @@ def start_from_fitted(request, somewhere):
 def write_graph(folder):
     rows = [f"drug {i}\ttreats\tdisease {j}" for i in range(6) for j in range(5)]
     (folder / "my-graph.tsv").write_text("\n".join(rows) + "\n")
+
+
+@pytest.fixture(autouse=True)
+def models_of_an_example_are_forgotten(monkeypatch):
+    """A document may register a model under a name that another test uses."""
+    from cascader.models import registry
+
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
