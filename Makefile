@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 # Files come in the order that tests/conftest.py gives them: those that take longest first.
 PYTEST := $(RUN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: install browser demo test test-fast lint types architecture tests coverage fix clean
+.PHONY: install browser checks demo test test-fast lint types architecture tests coverage fix clean
 
 install: $(INSTALLED)
 
@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml
 demo: install
 	$(RUN)/cascader demo
 
-test: lint types architecture tests
+test: lint checks tests
 
 test-fast: lint
 	$(PYTEST) -m "not slow"
@@ -34,6 +34,10 @@ test-fast: lint
 lint: install
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
+
+# Side by side: each keeps one core busy.
+checks: install
+	$(MAKE) --no-print-directory -j2 types architecture
 
 types: install
 	$(RUN)/mypy
