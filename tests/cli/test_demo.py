@@ -37,7 +37,7 @@ def test_demo_runs_and_says_what_it_did(run, tmp_path, small_wordnet, quick_pres
         "on, {:,} to be tested on.".format(*counts),
         "2. Training three tiers and tuning their cascade on valid: cascader fit wordnet",
         "3. Asking for the head and the tail of each test triple, and ranking all entities: cascader evaluate",
-        "4. Questions, answered: cascader predict --why",
+        "4. Questions, answered: cascader predict --known --why",
         "5. The report, with every figure and chart: cascader report",
         f'Try next: cascader predict {tmp_path} Germany "has the part" --why',
     ):
