@@ -2,7 +2,7 @@
 
 from cascader.cascade.alphas import best_reranking, best_sum, tune_alpha
 from cascader.tuning.budget import Budget, ReadingSpeed
-from cascader.tuning.result import COSTS, Plan, Trial, TuningResult, described, load_tuned, pareto_front, save_tuned
+from cascader.tuning.result import COSTS, Plan, Trial, TuningResult, load_tuned, pareto_front, save_tuned, tier_to_dict
 from cascader.tuning.search import READ_TOP, split_valid, trial_count, tune
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "TuningResult",
     "best_reranking",
     "best_sum",
-    "described",
+    "tier_to_dict",
     "split_valid",
     "load_tuned",
     "pareto_front",

@@ -36,7 +36,7 @@ class Trial:
         """Return the trial as a JSON object, without what its pruners have learned."""
         return {
             "tiers": list(self.tiers),
-            "later": [described(tier) for tier in self.cascade.tiers],
+            "later": [tier_to_dict(tier) for tier in self.cascade.tiers],
             "valid_mrr": round(self.mrr, 6),
             "pairs_per_query": round(self.pairs_per_query, 3),
             "seconds_per_query": self.seconds_per_query,
@@ -44,7 +44,7 @@ class Trial:
         }
 
 
-def described(tier: Tier) -> dict[str, Any]:
+def tier_to_dict(tier: Tier) -> dict[str, Any]:
     """Describe a tier of a cascade as a JSON object, without the arrays its pruner has learned."""
     return {
         "tier": tier.name,

@@ -13,7 +13,7 @@ from cascader.cascade import Cascade, known_mask
 from cascader.errors import DataError
 from cascader.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
 from cascader.storage import read_json, write_json
-from cascader.tuning import described
+from cascader.tuning import tier_to_dict
 from cascader.tuning.calibration.curves import Curve, evidence, fit_logistic, log_loss, with_steps
 from cascader.tuning.calibration.reliability import Reliability
 
@@ -199,7 +199,7 @@ FILE = "calibration.json"
 
 def hash_of_cascade(cascade: Cascade) -> str:
     """Compute a sha256 of how the tiers are combined: weights, pruners and what these learned, but not the models."""
-    tiers = [cascade.name, *(described(tier) for tier in cascade.tiers)]
+    tiers = [cascade.name, *(tier_to_dict(tier) for tier in cascade.tiers)]
     digest = hashlib.sha256(json.dumps(tiers, sort_keys=True).encode())
     for tier in cascade.tiers:
         for name, array in sorted(tier.keep.tensors().items() if tier.keep is not None else ()):
