@@ -65,3 +65,24 @@ def test_columns_of_different_lengths_are_an_error():
 def test_queries_without_gold_answers_say_so():
     with pytest.raises(DataError, match="no gold answers"):
         Queries(np.array([0]), np.array([0]), np.array([True])).triples()
+
+
+@given(triple_lists)
+def test_known_facts_are_counted_once_for_each_side_of_their_relation(rows):
+    known = KnownAnswers(as_triples(rows), entity_count=5, relation_count=3)
+    expected = np.zeros((6, 5), dtype=int)
+    for head, relation, tail in set(rows):
+        expected[relation, tail] += 1
+        expected[3 + relation, head] += 1
+    np.testing.assert_array_equal(known.counts.toarray(), expected)
+
+
+@given(triple_lists, st.integers(0, 2))
+def test_links_lead_from_anchors_to_answers_in_both_directions(rows, relation):
+    known = KnownAnswers(as_triples(rows), entity_count=5, relation_count=3)
+    expected = np.zeros((5, 5))
+    for head, own, tail in rows:
+        if own == relation:
+            expected[head, tail] = 1
+    np.testing.assert_array_equal(known.links(relation).toarray(), expected)
+    np.testing.assert_array_equal(known.links(3 + relation).toarray(), expected.T)

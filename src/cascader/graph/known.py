@@ -1,10 +1,16 @@
 """The known answers of a graph, as compressed rows."""
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from cascader.graph.arrays import Triples, triple_keys
 from cascader.graph.candidates import Candidates, offsets_of, positions_within
 from cascader.graph.queries import Queries
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class KnownAnswers:
@@ -20,7 +26,9 @@ class KnownAnswers:
         self.relation_count = relation_count
         # A duplicate triple must count only once: each known answer is subtracted from a rank.
         _, first = np.unique(triple_keys(triples, entity_count, relation_count), return_index=True)
-        queries = Queries.from_triples(triples[first])
+        self.triples = triples[first]  #: the facts that these answers come from, each once
+        self._links: dict[int, csr_array] = {}
+        queries = Queries.from_triples(self.triples)
         keys = queries.keys(self.entity_count, self.relation_count)
         answers = queries.required_golds()
         order = np.lexsort((answers, keys))  # by question, then answer
@@ -39,3 +47,34 @@ class KnownAnswers:
         counts = np.where(is_known, self._offsets[places + 1] - starts, 0)
         # The i-th answer of a query is i places after its question's first answer.
         return Candidates(offsets_of(counts), self._answers[np.repeat(starts, counts) + positions_within(counts)])
+
+    @cached_property
+    def counts(self) -> "csr_array":
+        """How many known facts each entity is the answer of; shape (2 × relations, entities), int32.
+
+        Row r counts the facts of relation r that have the entity as their tail, row `relation_count` + r those that
+        have it as their head: the same numbers as `Queries.directed_relations`.
+        """
+        from scipy.sparse import csr_array
+
+        queries = Queries.from_triples(self.triples)
+        rows = queries.directed_relations(self.relation_count)
+        ones = np.ones(len(queries), dtype=np.int32)
+        shape = (2 * self.relation_count, self.entity_count)
+        return csr_array((ones, (rows, queries.required_golds())), shape=shape)
+
+    def links(self, directed_relation: int) -> "csr_array":
+        """Which entities a relation links: 1 at (anchor, answer), shape (entities, entities), float32.
+
+        Relation r leads from heads to tails, `relation_count` + r from tails to heads.
+        """
+        from scipy.sparse import csr_array
+
+        if directed_relation not in self._links:
+            inverse, relation = divmod(directed_relation, self.relation_count)
+            own = self.triples[self.triples[:, 1] == relation]
+            anchors, answers = (own[:, 2], own[:, 0]) if inverse else (own[:, 0], own[:, 2])
+            ones = np.ones(len(own), dtype=np.float32)
+            shape = (self.entity_count, self.entity_count)
+            self._links[directed_relation] = csr_array((ones, (anchors, answers)), shape=shape)
+        return self._links[directed_relation]

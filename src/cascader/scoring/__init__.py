@@ -1,9 +1,22 @@
 """Scorers, the engines that run them, and stores that make sure no pair is scored twice."""
 
 from cascader.scoring.memory_store import MemoryStore, Store
+from cascader.scoring.reason import Explains, Reason, reasons_of
 from cascader.scoring.score_store import ScoreStore, WriteBehind
 from cascader.scoring.scorer import Scorer, reads_pairs
 from cascader.scoring.shards import PairKeys
 from cascader.scoring.stored_scorer import StoredScorer
 
-__all__ = ["MemoryStore", "PairKeys", "ScoreStore", "Scorer", "Store", "StoredScorer", "WriteBehind", "reads_pairs"]
+__all__ = [
+    "Explains",
+    "MemoryStore",
+    "PairKeys",
+    "Reason",
+    "ScoreStore",
+    "Scorer",
+    "Store",
+    "StoredScorer",
+    "WriteBehind",
+    "reads_pairs",
+    "reasons_of",
+]
