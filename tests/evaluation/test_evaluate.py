@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from cascader.errors import DataError, StorageError
+from cascader.errors import DataError, SettingsError, StorageError
 from cascader.evaluation import METRICS, Evaluation, Metrics, compare, evaluate
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models import Frequency
@@ -76,8 +76,7 @@ def test_ranks_stand_in_the_order_of_the_triples(toy):
     assert evaluation.sides == ["tail"] * 3 + ["head"] * 3
 
 
-def test_a_figure_on_valid_knows_nothing_of_test():
-    """Test facts are filtered only when test is evaluated."""
+def test_answers_of_test_compete_with_those_of_valid_only_if_filtering_is_strict():
     kg = KnowledgeGraph.from_triples(
         train=[("a", "r", "x"), ("b", "r", "y"), ("c", "r", "y")], valid=[("a", "r", "z")], test=[("a", "r", "y")]
     )
@@ -88,8 +87,14 @@ def test_a_figure_on_valid_knows_nothing_of_test():
             scores = np.array([-order.index(entity.id) for entity in kg.entities], dtype=np.float32)
             return np.tile(scores, (len(queries), 1))
 
-    assert evaluate(Favourites(), kg, "valid").ranks.filtered.mean[0] == 2  # y, a test answer, stands before z
-    assert evaluate(Favourites(), kg, "test").ranks.filtered.mean[0] == 1
+    standard, strict = (evaluate(Favourites(), kg, "valid", filtering=way) for way in ("standard", "strict"))
+    assert strict.ranks.filtered.mean[0] == 2  # y, a test answer, stands before z
+    assert standard.ranks.filtered.mean[0] == 1
+    assert evaluate(Favourites(), kg, "test", filtering="strict").ranks.filtered.mean[0] == 1
+    with pytest.raises(DataError, match="the first has filtering standard, the second strict"):
+        compare(standard, strict)
+    with pytest.raises(SettingsError, match="filtering is 'loose', expected one of: standard, strict"):
+        evaluate(Favourites(), kg, "valid", filtering="loose")
 
 
 def test_an_empty_split_is_an_error():
@@ -181,7 +186,7 @@ class TestFiles:
         [
             ("{", "is not JSON"),
             ("[]", "contains a JSON list, expected an object"),
-            ('{"format": 99}', "has format 99, expected 1"),
+            ('{"format": 99}', "has format 99, expected 2"),
         ],
     )
     def test_a_file_that_is_no_evaluation_is_an_error(self, tmp_path, content, message):

@@ -9,7 +9,7 @@ from cascader.cascade import Alpha, Fusion, Scale, blend, blend_all, mask_known,
 from cascader.cascade.blend import scaled_candidates
 from cascader.cascade.pruners import Pruner
 from cascader.errors import DataError
-from cascader.evaluation.protocol import Block, iter_blocks, known_splits
+from cascader.evaluation.protocol import Block, iter_blocks
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.graph.candidates import positions_within
 from cascader.scoring.scorer import Scorer
@@ -74,7 +74,7 @@ def best_reranking(
     """Find the best reranking of the earlier tier's candidates by the later one, on the given valid queries."""
     queries = queries.with_known(kg.known_before("valid"))
     reciprocal = np.empty((len(ALPHAS), len(queries)))
-    for block in iter_blocks(queries, kg.known(known_splits("valid")), "choosing alpha"):
+    for block in iter_blocks(queries, kg.known(), "choosing alpha"):
         scores = earlier.score_all(block.questions)
         masked = mask_known(scores, block.questions)
         kept = keep.keep(block.questions, masked)
@@ -149,7 +149,7 @@ def _reciprocal_ranks(
 ) -> FloatArray:
     """Try every alpha on each block of questions, scoring each block once; shape (alphas, queries)."""
     reciprocal = np.empty((len(ALPHAS), len(queries)))
-    for block in iter_blocks(queries, kg.known(known_splits("valid")), "choosing alpha"):
+    for block in iter_blocks(queries, kg.known(), "choosing alpha"):
         at = fused(block.questions)
         for i, alpha in enumerate(ALPHAS):
             scores = at(np.full(len(block.questions), alpha, dtype=np.float32))

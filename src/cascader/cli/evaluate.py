@@ -7,7 +7,15 @@ import typer
 
 from cascader.cli.compare import echo_evaluations
 from cascader.cli.console import echo
-from cascader.cli.options import PairsOption, ProcessesOption, RunArgument, SplitOption, TimeLimitOption, budget_of
+from cascader.cli.options import (
+    FilteringOption,
+    PairsOption,
+    ProcessesOption,
+    RunArgument,
+    SplitOption,
+    TimeLimitOption,
+    budget_of,
+)
 
 
 def evaluate(
@@ -24,6 +32,7 @@ def evaluate(
         Path | None, typer.Option("--with", help="A second run: its first tier is added to this one's.")
     ] = None,
     split: SplitOption = "test",
+    filtering: FilteringOption = "standard",
     time_limit: TimeLimitOption = None,
     pairs: PairsOption = None,
     processes: ProcessesOption = 1,
@@ -48,6 +57,7 @@ def evaluate(
     with LocalEngine(processes) as engine:
         evaluation = loaded.evaluate(
             split,
+            filtering=filtering,
             tiers=[tier.strip() for tier in tiers.split(",")] if tiers else None,
             beside=None if beside is None else load_run(beside),
             budget=budget_of(time_limit, pairs),

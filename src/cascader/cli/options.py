@@ -12,6 +12,7 @@ import typer
 from cascader.datasets import CATALOG, Dataset, Split, load_graph
 from cascader.durations import parse_duration
 from cascader.errors import SettingsError
+from cascader.evaluation import Filtering
 from cascader.graph import KnowledgeGraph, SplitName
 
 if TYPE_CHECKING:
@@ -70,6 +71,13 @@ def with_graph_options(command: Callable[..., None]) -> Callable[..., None]:
 RunArgument = Annotated[Path, typer.Argument(help="A folder that `cascader fit` wrote.")]
 SplitOption = Annotated[
     SplitName, typer.Option("--split", help="The triples to ask for; settings and weights were chosen on valid.")
+]
+FilteringOption = Annotated[
+    Filtering,
+    typer.Option(
+        "--filtering",
+        help="With --split valid: strict lets the true answers of test count as wrong ones.",
+    ),
 ]
 TimeLimitOption = Annotated[
     str | None,

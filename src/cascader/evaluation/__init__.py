@@ -1,7 +1,7 @@
 """Rank the gold answers, compute metrics from the ranks, and test whether two models differ."""
 
 from cascader.evaluation.comparison import Comparison, Difference, compare
-from cascader.evaluation.evaluation import Evaluation
+from cascader.evaluation.evaluation import Evaluation, Filtering
 from cascader.evaluation.metrics import METRICS, Metrics
 from cascader.evaluation.protocol import evaluate
 from cascader.evaluation.ranks import Ranks, rank_golds
@@ -12,6 +12,7 @@ __all__ = [
     "Comparison",
     "Difference",
     "Evaluation",
+    "Filtering",
     "Metrics",
     "Ranks",
     "compare",

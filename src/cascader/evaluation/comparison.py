@@ -89,6 +89,7 @@ def compare(first: Evaluation, second: Evaluation, seed: int = 0) -> Comparison:
 def _check_same_queries(first: Evaluation, second: Evaluation) -> None:
     for what, one, other in (
         ("split", first.split, second.split),
+        ("filtering", first.filtering, second.filtering),
         ("data hash", first.data_hash, second.data_hash),
     ):
         if one != other:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,12 @@ from cascader.graph import SPLITS, FloatArray, KnowledgeGraph, Queries, Side, Sp
 from cascader.html import html_table
 from cascader.storage import read_json, read_parquet, versions_of, write_json, write_parquet
 
-FORMAT = 1
+#: Whose true answers do not count against the gold one: those of all splits, as is usual, or, when valid is evaluated,
+#: those of train and valid only.
+Filtering = Literal["standard", "strict"]
+FILTERINGS: tuple[Filtering, ...] = get_args(Filtering)
+
+FORMAT = 2
 _PACKAGES = ("cascader", "numpy", "scipy", "torch", "transformers", "sentence-transformers", "onnxruntime")
 _TEXT_COLUMNS = ("head", "relation", "tail", "side")
 _RANK_COLUMNS = ("rank", "optimistic_rank", "pessimistic_rank", "raw_optimistic_rank", "raw_pessimistic_rank")
@@ -28,6 +33,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "name": str,
     "dataset": str,
     "split": str,
+    "filtering": str,
     "seed": int,
     "data_hash": str,
     "seconds": (int, float),
@@ -57,6 +63,7 @@ class Evaluation:
     name: str
     dataset: str
     split: SplitName
+    filtering: Filtering
     triples: list[tuple[str, str, str]]  # head, relation and tail of each query, by id
     sides: list[Side]  # the side that each query asks for
     ranks: GoldRanks
@@ -78,6 +85,7 @@ class Evaluation:
         *,
         name: str,
         split: SplitName,
+        filtering: Filtering,
         seed: int,
         seconds: float,
         peak_memory_bytes: int | None,
@@ -89,6 +97,7 @@ class Evaluation:
             name=name,
             dataset=kg.name,
             split=split,
+            filtering=filtering,
             triples=[(entities[h].id, relations[r].id, entities[t].id) for h, r, t in queries.triples().tolist()],
             sides=queries.sides,
             ranks=ranks,
@@ -150,6 +159,7 @@ class Evaluation:
             "name": self.name,
             "dataset": self.dataset,
             "split": self.split,
+            "filtering": self.filtering,
             **self.metrics.as_dict(),
             "confidence": CONFIDENCE,
             "intervals": {metric: list(interval) for metric, interval in self.intervals.items()},
@@ -236,8 +246,9 @@ def _read_fields(path: Path) -> dict[str, Any]:
     for name, kind in _FIELDS.items():
         if name not in saved or not isinstance(saved[name], kind):
             raise DataError(f"{path} has {name} {saved.get(name)!r}, which no evaluation writes. {_ADVICE}")
-    if saved["split"] not in SPLITS or saved["seed"] < 0:
-        raise DataError(f"{path} has split {saved['split']!r} and seed {saved['seed']}. {_ADVICE}")
+    if saved["split"] not in SPLITS or saved["filtering"] not in FILTERINGS or saved["seed"] < 0:
+        found = f"split {saved['split']!r}, filtering {saved['filtering']!r} and seed {saved['seed']}"
+        raise DataError(f"{path} has {found}. {_ADVICE}")
     return saved
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from cascader.errors import DataError
-from cascader.evaluation.evaluation import Evaluation
+from cascader.errors import DataError, SettingsError
+from cascader.evaluation.evaluation import FILTERINGS, Evaluation, Filtering
 from cascader.evaluation.ranks import GoldRanks, Ranks, rank_golds
-from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries, SplitName
+from cascader.graph import SPLITS, Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries, SplitName
 from cascader.progress import progress
 from cascader.scoring.scorer import Scorer
 
@@ -25,15 +25,16 @@ def evaluate(
     kg: KnowledgeGraph,
     split: SplitName = "test",
     *,
+    filtering: Filtering = "standard",
     name: str = "",
     seed: int = 0,
     about: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Ask for the tail and the head of every triple of `split`, and rank the gold answers.
 
-    Known answers from train and valid are filtered, and those from test only when test is evaluated, so that figures on
-    valid do not depend on test. `seed` is the one the scorer was fitted with; it also draws the intervals. `about`
-    describes the scorer. Both are stored with the figures. A question with several gold answers is scored once.
+    Other true answers, from any split, do not count against the gold one; with "strict" filtering, those of test do
+    when valid is evaluated. `seed` is the one the scorer was fitted with; it also draws the intervals. `about`
+    describes the scorer. All three are stored with the figures. A question with several gold answers is scored once.
 
     >>> from cascader import Frequency, KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("a", "r", "b"), ("a", "r", "c")], test=[("b", "r", "c")])
@@ -47,7 +48,7 @@ def evaluate(
         )
     started = time.perf_counter()
     queries = Queries.from_triples(triples).with_known(kg.known_before(split))
-    known = kg.known(known_splits(split))
+    known = kg.known(filtered_splits(split, filtering))
     ranks = _rank_all(scorer, queries, known)
     return Evaluation.of(
         kg,
@@ -55,6 +56,7 @@ def evaluate(
         ranks,
         name=name or type(scorer).__name__.lower(),
         split=split,
+        filtering=filtering,
         seed=seed,
         seconds=time.perf_counter() - started,
         peak_memory_bytes=_peak_memory_bytes(),
@@ -67,9 +69,11 @@ def mean_reciprocal_rank(scorer: Scorer, queries: Queries, known: KnownAnswers) 
     return float((1 / _rank_all(scorer, queries, known).filtered.mean).mean())
 
 
-def known_splits(split: SplitName) -> tuple[SplitName, ...]:
-    """Return the splits whose answers are filtered when `split` is evaluated: never test, unless it is test."""
-    return ("train", "valid", "test") if split == "test" else ("train", "valid")
+def filtered_splits(split: SplitName, filtering: Filtering = "standard") -> tuple[SplitName, ...]:
+    """Return the splits whose answers are filtered when `split` is evaluated."""
+    if filtering not in FILTERINGS:
+        raise SettingsError(f"filtering is {filtering!r}, expected one of: {', '.join(FILTERINGS)}.")
+    return SPLITS if filtering == "standard" or split == "test" else ("train", "valid")
 
 
 def _rank_all(scorer: Scorer, queries: Queries, known: KnownAnswers) -> GoldRanks:

@@ -10,7 +10,6 @@ import numpy as np
 from cascader.cascade import Alpha, Cascade, Tier, mask_known
 from cascader.cascade.pruners import TopK
 from cascader.evaluation import Evaluation
-from cascader.evaluation.protocol import known_splits
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.report.pruners import candidate_limit, describe_pruner, kind_of
 from cascader.scoring import StoredScorer
@@ -102,7 +101,7 @@ class ReportInputs:
     @cached_property
     def filter(self) -> KnownAnswers:
         """What is filtered out when the gold answers of valid are ranked."""
-        return self.kg.known(known_splits("valid"))
+        return self.kg.known()
 
     @cached_property
     def recorded(self) -> dict[str, Scorer]:

@@ -8,7 +8,7 @@ from cascader.cascade import Alpha, Cascade, Deadline, MeteredCascade
 from cascader.cascade.alphas import best_reranking, tune_alpha
 from cascader.cascade.pruners import TopK
 from cascader.errors import SettingsError
-from cascader.evaluation import Evaluation, evaluate
+from cascader.evaluation import Evaluation, Filtering, evaluate
 from cascader.events import emit
 from cascader.graph import KnowledgeGraph, Queries, SplitName
 from cascader.models.model import Model
@@ -26,6 +26,7 @@ _RERANKED_TRIPLES = 200
 def evaluate_run(
     run: "Run",
     split: SplitName,
+    filtering: Filtering,
     tiers: Sequence[str] | None,
     budget: Budget,
     beside: "Run | None",
@@ -37,19 +38,19 @@ def evaluate_run(
     questions = len(Queries.from_triples(run.kg.split(split)).unique()[0])
     plan = None if tiers or beside else run.planned(budget, questions, engine)
     if plan is not None:
-        return _evaluate_cascade(run, split, plan, questions, budget, name)
+        return _evaluate_cascade(run, split, filtering, plan, questions, budget, name)
     parts = _parts(run, tiers) if beside is None else _first_tiers(run, beside)
     scorer, about = _added_up(run, parts, top)
     name = name or _result_name(list(parts.values()))
-    return evaluate(scorer, run.kg, split, name=name, seed=run.seed, about=about)
+    return evaluate(scorer, run.kg, split, filtering=filtering, name=name, seed=run.seed, about=about)
 
 
 def _evaluate_cascade(
-    run: "Run", split: SplitName, plan: Plan, questions: int, budget: Budget, name: str
+    run: "Run", split: SplitName, filtering: Filtering, plan: Plan, questions: int, budget: Budget, name: str
 ) -> Evaluation:
     _emit_plan(plan, questions)
     metered = MeteredCascade(plan.trial.cascade, None if budget.seconds is None else Deadline(budget.seconds))
-    measured = evaluate(metered, run.kg, split, name=name or "cascade", seed=run.seed)
+    measured = evaluate(metered, run.kg, split, filtering=filtering, name=name or "cascade", seed=run.seed)
     _emit_usage(metered)
     about = {
         "tiers": {tier: run.tiers[tier].describe() for tier in plan.trial.tiers},

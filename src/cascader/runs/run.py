@@ -12,7 +12,7 @@ import numpy as np
 from cascader.cascade import Cascade
 from cascader.datasets import Frame
 from cascader.errors import DataError, SettingsError
-from cascader.evaluation import Evaluation
+from cascader.evaluation import Evaluation, Filtering
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side, SplitName
 from cascader.html import html_table
 from cascader.models.model import Model
@@ -199,6 +199,7 @@ class Run:
         self,
         split: SplitName = "test",
         *,
+        filtering: Filtering = "standard",
         tiers: Sequence[str] | None = None,
         budget: Budget | None = None,
         beside: "Run | None" = None,
@@ -208,10 +209,11 @@ class Run:
     ) -> Evaluation:
         """Rank the gold answers of a split with the tuned cascade, within a budget for all of its questions.
 
+        `filtering` is that of `cascader.evaluate`.
         `tiers` evaluates some tiers instead, alone or added up with the weights that are best on valid; one that reads
         pairs gets the `top` candidates. `beside` adds the first tier of another run on the same graph.
         """
-        return evaluate_run(self, split, tiers, budget or Budget(), beside, top, name, engine)
+        return evaluate_run(self, split, filtering, tiers, budget or Budget(), beside, top, name, engine)
 
     def report(self, out: str | Path | None = None, engine: Engine | None = None) -> Path:
         """Write a one-page report on the run, with all evaluations saved in it, and return its path."""

@@ -22,7 +22,7 @@ from cascader.cascade.pruners import (
     score_in_blocks,
 )
 from cascader.errors import DataError, SettingsError
-from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
+from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries, Triples
 from cascader.progress import progress
 from cascader.scoring import StoredScorer
@@ -113,7 +113,7 @@ class _Search:
     def __init__(self, cascade: Cascade, kg: KnowledgeGraph, seed: int) -> None:
         self._kg = kg
         known = kg.known_before("valid")
-        self._filter = kg.known(known_splits("valid"))
+        self._filter = kg.known()
         learning, checking = split_valid(kg, seed)
         both = np.unique(np.concatenate([learning, checking]), axis=0)
         self._learning, self._checking, self._both = (

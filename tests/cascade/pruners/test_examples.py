@@ -12,7 +12,7 @@ from tests.evaluation.test_evaluate import Oracle, random_graph
 def test_ranks_are_those_of_the_evaluation_when_the_same_is_known():
     kg = random_graph()
     scorer = Oracle(kg, noise=3.0)
-    blocks = list(score_in_blocks(scorer, Queries.from_triples(kg.valid).with_known(kg.known(("train", "valid")))))
+    blocks = list(score_in_blocks(scorer, Queries.from_triples(kg.valid).with_known(kg.known())))
     mean_rank = np.concatenate([block.ranks for block in blocks]).mean()
     assert mean_rank == pytest.approx(evaluate(scorer, kg, "valid").metrics["mean_rank"])
 

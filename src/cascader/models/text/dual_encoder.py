@@ -18,7 +18,7 @@ from torch.nn.functional import normalize
 
 from cascader.cascade.alphas import best_sum
 from cascader.errors import DataError
-from cascader.evaluation.protocol import known_splits, mean_reciprocal_rank
+from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, KnowledgeGraph, Queries
 from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
 from cascader.models.settings import Settings
@@ -78,7 +78,7 @@ class DualEncoder(TextModel):
                 return None
             self._encode_entities(self._trained)
             if earlier is None:
-                return mean_reciprocal_rank(self, queries, kg.known(known_splits("valid")))
+                return mean_reciprocal_rank(self, queries, kg.known())
             return best_sum(earlier, self, kg, queries).mrr
 
         return DualTraining(self._towers, self._trained, self.settings, kg, earlier, validate)
