@@ -16,16 +16,19 @@ from cascader.scoring.scorer import Scorer
 
 #: From .05 to .95, as in the paper.
 ALPHAS = np.linspace(0.05, 0.95, 19)
-#: The number of queries at which a relation's own best alpha counts as much as the overall one.
-_SHRINKAGE = 50
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TunedBlend:
-    """The best alpha for two tiers, and the valid MRR they reach with it."""
+    """The best alpha for two tiers, and the ranks they reach with it on valid."""
 
     alpha: Alpha
-    mrr: float
+    reciprocal_ranks: FloatArray  # (queries,) of the valid queries with it
+
+    @property
+    def mrr(self) -> float:
+        """The MRR on the valid queries with it."""
+        return float(self.reciprocal_ranks.mean())
 
 
 def tune_alpha(earlier: Scorer, later: Scorer, kg: KnowledgeGraph) -> Alpha:
@@ -46,21 +49,6 @@ def tune_alpha(earlier: Scorer, later: Scorer, kg: KnowledgeGraph) -> Alpha:
 def best_sum(earlier: Scorer, later: Scorer, kg: KnowledgeGraph, queries: Queries, scale: Scale = "raw") -> TunedBlend:
     """Find the best weighted sum of two tiers on the given valid queries."""
     return _best(_sums(earlier, later, kg, queries, scale), queries)
-
-
-def relation_alphas(earlier: Scorer, later: Scorer, kg: KnowledgeGraph, queries: Queries, scale: Scale) -> Alpha:
-    """Choose an alpha for each relation and side; the fewer queries it has, the closer it is to the overall alpha."""
-    reciprocal = _sums(earlier, later, kg, queries, scale)
-    overall = _best(reciprocal, queries).alpha
-    relations = {}
-    for relation in np.unique(queries.relations):
-        weights = []
-        for on_side, common in ((~queries.predicts_tail, overall.head), (queries.predicts_tail, overall.tail)):
-            own = on_side & (queries.relations == relation)
-            best = ALPHAS[reciprocal[:, own].sum(axis=1).argmax()]
-            weights.append(float((own.sum() * best + _SHRINKAGE * common) / (own.sum() + _SHRINKAGE)))
-        relations[int(relation)] = (weights[0], weights[1])
-    return Alpha(overall.head, overall.tail, relations)
 
 
 def best_reranking(
@@ -160,6 +148,6 @@ def _reciprocal_ranks(
 def _best(reciprocal: FloatArray, queries: Queries) -> TunedBlend:
     """Choose the alpha with the highest sum of reciprocal ranks, separately for each side."""
     sides = ~queries.predicts_tail, queries.predicts_tail
-    sums = [reciprocal[:, on_side].sum(axis=1) for on_side in sides]
-    head, tail = (float(ALPHAS[per_alpha.argmax()]) for per_alpha in sums)
-    return TunedBlend(Alpha(head, tail), float(sum(per_alpha.max() for per_alpha in sums) / len(queries)))
+    head, tail = (int(reciprocal[:, on_side].sum(axis=1).argmax()) for on_side in sides)
+    best = np.where(queries.predicts_tail, reciprocal[tail], reciprocal[head])
+    return TunedBlend(Alpha(float(ALPHAS[head]), float(ALPHAS[tail])), best)

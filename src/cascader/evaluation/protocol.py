@@ -66,7 +66,12 @@ def evaluate(
 
 def mean_reciprocal_rank(scorer: Scorer, queries: Queries, known: KnownAnswers) -> float:
     """Compute only the filtered MRR on any queries, for a quick check during training."""
-    return float((1 / _rank_all(scorer, queries, known).filtered.mean).mean())
+    return float(reciprocal_ranks(scorer, queries, known).mean())
+
+
+def reciprocal_ranks(scorer: Scorer, queries: Queries, known: KnownAnswers) -> FloatArray:
+    """Compute the reciprocal filtered rank of each gold answer; shape (queries,)."""
+    return 1 / _rank_all(scorer, queries, known).filtered.mean
 
 
 def filtered_splits(split: SplitName, filtering: Filtering = "standard") -> tuple[SplitName, ...]:

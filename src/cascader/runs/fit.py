@@ -9,8 +9,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from cascader.cascade import Cascade
-from cascader.cascade.alphas import tune_alpha
 from cascader.durations import format_duration
 from cascader.events import Listener, emit, listening, log_to
 from cascader.graph import KnowledgeGraph
@@ -22,6 +20,7 @@ from cascader.runs.plan import FitPlan, check_same, load_plan, make_plan, save_p
 from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.run import Run, load_run
 from cascader.scoring import Scorer
+from cascader.tuning.weights import best_weighted_sum
 
 
 def fit(
@@ -165,14 +164,11 @@ def _search(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, se
 def _earlier(folder: RunFolder, tier: str, plan: FitPlan, kg: KnowledgeGraph) -> Scorer | None:
     """Add up the tiers before this one that score every entity, with the weights that are best on valid."""
     names = list(plan.tiers)
-    models = [folder.load_tier(name, kg) for name in names[: names.index(tier)] if folder.has_tier(name)]
-    together: Scorer | None = None
-    for model in (model for model in models if not model.reads_pairs):
-        if together is None:
-            together = model
-        elif len(kg.valid):
-            together = Cascade(together).then(model, alpha=tune_alpha(together, model, kg))
-    return together
+    models = {name: folder.load_tier(name, kg) for name in names[: names.index(tier)] if folder.has_tier(name)}
+    dense: dict[str, Scorer] = {name: model for name, model in models.items() if not model.reads_pairs}
+    if len(dense) > 1 and len(kg.valid):
+        return best_weighted_sum(dense, kg)
+    return next(iter(dense.values()), None)
 
 
 def _finish(plan: FitPlan, request: FitRequest, folder: RunFolder) -> Run:

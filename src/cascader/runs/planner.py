@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cascader.cascade import Cascade
-from cascader.cascade.alphas import best_reranking, best_sum
+from cascader.cascade.alphas import best_reranking
 from cascader.cascade.pruners import TopK
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models.costs import TrainingCost, seconds_for
@@ -14,7 +14,8 @@ from cascader.models.model import Model
 from cascader.scoring import Scorer, StoredScorer, reads_pairs
 from cascader.tuning import READ_TOP, split_valid, trial_count
 from cascader.tuning.calibration import CALIBRATION_TRIPLES, calibrate
-from cascader.tuning.search import BASES, REPLAYS_PER_TRIAL, SUMS_PER_TIER
+from cascader.tuning.search import REPLAYS_PER_TRIAL
+from cascader.tuning.weights import WEIGHED_TRIPLES, Sample, add_in_order
 
 
 class CostEstimator(Protocol):
@@ -163,14 +164,17 @@ class MeasuredCosts:
             lambda count: calibrate(Cascade(together), kg, kg.valid[:count]), min(len(kg.valid), CALIBRATION_TRIPLES)
         )
         if len(dense) > 1:
-            additions = (len(dense) - 1) * 2 ** (len(dense) - 2)  # over all subsets of the later tiers
-            seconds += additions * SUMS_PER_TIER * self._seconds_to_add(dense)
+            seconds += self._seconds_to_add(dense)
         reading = [tier for tier in tiers if tier not in dense]
-        return seconds + sum(BASES * self._seconds_to_rerank(together, tier) for tier in reading)
+        return seconds + sum(self._seconds_to_rerank(together, tier) for tier in reading)
 
     def _seconds_to_add(self, dense: Sequence[str]) -> float:
-        first, last = self._models[dense[0]], self._models[dense[-1]]
-        return seconds_for(lambda count: best_sum(first, last, self._kg, self._queries(count)), self._recorded)
+        scorers, kg = [self._models[tier] for tier in dense], self._kg
+
+        def add(count: int) -> None:
+            list(add_in_order(Sample.collect(scorers, kg, kg.valid[:count])))
+
+        return seconds_for(add, min(len(kg.valid), WEIGHED_TRIPLES))
 
     def _seconds_to_rerank(self, together: Scorer, tier: str) -> float:
         """Estimate the seconds for reading every pair that a trial may need, and for replaying all trials."""

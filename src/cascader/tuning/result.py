@@ -11,6 +11,7 @@ from cascader.errors import DataError
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_arrays, read_json, write_arrays, write_json
 from cascader.tuning.budget import Budget
+from cascader.tuning.weights import is_beyond_chance
 
 #: The costs of a trial, by the names of its fields.
 Cost = Literal["pairs_per_query", "seconds_per_query"]
@@ -26,6 +27,12 @@ class Trial:
     pairs_per_query: float
     seconds_per_query: float  # estimated for this machine
     coverage: float | None = None  # on the half of valid that no pruner has learned from
+    p_value: float | None = None  # how probable its gain over the cheaper cascade is by chance; None: none is cheaper
+
+    @property
+    def earns_its_cost(self) -> bool:
+        """Whether its gain over the cheaper cascade is beyond chance."""
+        return is_beyond_chance(self.p_value)
 
     @property
     def tiers(self) -> tuple[str, ...]:
@@ -41,6 +48,7 @@ class Trial:
             "pairs_per_query": round(self.pairs_per_query, 3),
             "seconds_per_query": self.seconds_per_query,
             "coverage": self.coverage,
+            "p_value": self.p_value,
         }
 
 
@@ -90,7 +98,7 @@ class TuningResult:
 
     @property
     def best(self) -> Cascade:
-        """The cascade with the highest valid MRR at any cost; ties go to the one that reads the fewest pairs."""
+        """The cascade with the highest valid MRR of those whose gain is beyond chance, at any cost."""
         return self.best_trial.cascade
 
     @property
@@ -104,13 +112,16 @@ class TuningResult:
         return self.plan(Budget(seconds_per_query, pairs), 1).trial.cascade
 
     def plan(self, budget: Budget, query_count: int) -> Plan:
-        """Choose the best trial that fits a budget for `query_count` queries, or the first tier alone if none does."""
-        plans = [Plan(trial, query_count) for trial in self.trials]
+        """Choose the best trial that fits a budget for `query_count` queries, or the first tier alone if none does.
+
+        One whose gain over a cheaper cascade may be chance is never chosen.
+        """
+        plans = [Plan(trial, query_count) for trial in self.trials if trial.earns_its_cost]
         fitting = [plan for plan in plans if budget.allows(plan.seconds, plan.pairs)] or plans[:1]
         return max(fitting, key=lambda plan: (plan.trial.mrr, -plan.pairs))  # not by seconds, which vary
 
 
-FORMAT = 2
+FORMAT = 3
 
 
 def save_tuned(tuned: TuningResult, folder: Path, identity: Mapping[str, str]) -> None:
@@ -135,7 +146,7 @@ def save_tuned(tuned: TuningResult, folder: Path, identity: Mapping[str, str]) -
 def load_tuned(folder: Path, identity: Mapping[str, str], scorers: Mapping[str, Scorer]) -> TuningResult | None:
     """Load what `save_tuned` wrote; None if there is nothing, or nothing for these models.
 
-    `scorers` are the tiers by name, starting with the first.
+    `scorers` are the tiers by name.
     """
     if not (folder / "tuning.json").exists():
         return None
@@ -148,25 +159,33 @@ def load_tuned(folder: Path, identity: Mapping[str, str], scorers: Mapping[str, 
     if saved.get("format") != FORMAT or saved["identity"] != dict(identity):
         return None
     tensors = read_arrays(folder / "tuning.safetensors")
-    name, first = next(iter(scorers.items()))
     return TuningResult(
         tuple(
             Trial(
-                Cascade(first, tuple(_tier(later, scorers, tensors, i) for later in trial["later"]), name=name),
+                _cascade(trial, scorers, tensors, i),
                 trial["valid_mrr"],
                 trial["pairs_per_query"],
                 trial["seconds_per_query"],
                 trial["coverage"],
+                trial["p_value"],
             )
             for i, trial in enumerate(saved["trials"])
         )
     )
 
 
+def _cascade(
+    saved: Mapping[str, Any], scorers: Mapping[str, Scorer], tensors: Mapping[str, Any], trial: int
+) -> Cascade:
+    missing = [name for name in saved["tiers"] if name not in scorers]
+    if missing:
+        raise DataError(f"this cascade was tuned with a tier {missing[0]!r}, which this run does not have. Tune again.")
+    tiers = tuple(_tier(later, scorers, tensors, trial) for later in saved["later"])
+    return Cascade(scorers[saved["tiers"][0]], tiers, name=saved["tiers"][0])
+
+
 def _tier(saved: Mapping[str, Any], scorers: Mapping[str, Scorer], tensors: Mapping[str, Any], trial: int) -> Tier:
     name, prefix = saved["tier"], f"{trial}/{saved['tier']}/"
-    if name not in scorers:
-        raise DataError(f"this cascade was tuned with a tier {name!r}, which this run does not have. Tune again.")
     arrays = {key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
     return Tier(
         name=name,

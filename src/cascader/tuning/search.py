@@ -1,15 +1,14 @@
 """Choose tiers, pruners and weights on valid by replaying scores that were recorded once."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import get_args
 
 import numpy as np
 
 from cascader.cascade import Cascade, Fusion, Pruned, Scale, Tier, mask_known
-from cascader.cascade.alphas import best_reranking, best_sum, relation_alphas
+from cascader.cascade.alphas import best_reranking
 from cascader.cascade.pruners import (
     BudgetedTopK,
     Capped,
@@ -22,13 +21,14 @@ from cascader.cascade.pruners import (
     score_in_blocks,
 )
 from cascader.errors import DataError, SettingsError
-from cascader.evaluation.protocol import mean_reciprocal_rank
+from cascader.evaluation.protocol import mean_reciprocal_rank, reciprocal_ranks
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries, Triples
 from cascader.progress import progress
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
 from cascader.tuning.budget import ReadingSpeed, read_tokens
 from cascader.tuning.result import Trial, TuningResult
+from cascader.tuning.weights import Sample, add_in_order, chance_of
 
 _QUESTIONS_AT_ONCE = 256
 
@@ -65,20 +65,20 @@ QUANTILES = (0.5, 0.75, 0.9, 0.95)
 WIDTHS = (5, 10, 20, 50, 100)
 #: The most candidates per question that a tier that reads pairs is given.
 READ_TOP = 100
-#: Counts for estimating the time of tuning: how often two tiers are added up (three scales, alphas per relation, two
-#: checks), how often a trial is replayed, and after how many bases pairs are read.
-SUMS_PER_TIER, REPLAYS_PER_TRIAL, BASES = 5, 2, 2
+#: For estimating the time of tuning: how often a trial is replayed.
+REPLAYS_PER_TRIAL = 2
 _FUSIONS = [Fusion(scale, pruned) for scale in get_args(Scale) for pruned in get_args(Pruned)]
 #: The most memory for a tier's recorded scores: on large graphs, a sample of valid is enough.
 _RECORD_BYTES = 256 << 20
 
 
 def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = READ_TOP, seed: int = 0) -> TuningResult:
-    """Try subsets of the later tiers with different pruners, weights and fusions; those of `cascade` are ignored.
+    """Try the tiers with different weights, pruners and fusions; those of `cascade` are ignored.
 
-    Tiers that score every entity are added up. A tier that reads pairs scores the `read_top` best candidates of each
-    valid question once, and all trials look its scores up. Pruners learn from one half of valid; their coverage is
-    measured on the other half.
+    Tiers that score every entity are added up in order, with weights that are fitted to all of them at once. A tier
+    that reads pairs then scores the `read_top` best candidates of each valid question once, and all trials look its
+    scores up. Pruners learn from one half of valid; their coverage is measured on the other half. A tier is used only
+    if its gain is beyond chance.
 
     >>> from cascader import Budget, Cascade, ComplEx, Frequency, KnowledgeGraph, tune
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
@@ -119,65 +119,51 @@ class _Search:
         self._learning, self._checking, self._both = (
             Queries.from_triples(triples).with_known(known) for triples in (learning, checking, both)
         )
-        self._first = cascade.name
-        self._dense = [tier for tier in cascade.tiers if not tier.reads_pairs]
+        self._triple_of = np.tile(np.arange(len(both)), 2)  # each triple asks for its tail, then for its head
         self._reading = [tier for tier in cascade.tiers if tier.reads_pairs]
-        self._scorers = {self._first: cascade.first, **{tier.name: tier.scorer for tier in self._dense}}
+        dense = {tier.name: tier.scorer for tier in cascade.tiers if not tier.reads_pairs}
+        self._scorers = {cascade.name: cascade.first, **dense}
         self._recorded = {name: RecordedScorer(scorer, self._both, kg) for name, scorer in self._scorers.items()}
 
     def trials(self, read_top: int) -> Iterator[Trial]:
-        """Yield sums of tiers that score all entities, then rerankings of the first tier and of the best sum."""
-        sums = [self._sum(chosen) for chosen in _subsets(self._dense)]
+        """Yield sums of tiers that score all entities, then rerankings of the best sum."""
+        sums = list(self._sums())
         yield from sums
-        best = max(sums, key=lambda trial: trial.mrr)
-        bases = sums[:1] if best is sums[0] else [sums[0], best]
+        *_, base = (trial for trial in sums if trial.earns_its_cost)
         for tier in self._reading:
-            reader = self._reader(tier, bases, read_top)
-            for base in bases:
-                yield from self._reranked(base, reader, read_top)
+            yield from self._reranked(base, self._reader(tier, base, read_top), read_top)
 
     # Sums.
 
-    def _sum(self, chosen: Sequence[Tier]) -> Trial:
-        """Find the best way to add the chosen tiers to the first, one after the other."""
-        cascade = Cascade(self._recorded[self._first], name=self._first)
-        for tier in chosen:
-            cascade = self._added(cascade, tier.name)
-        names = [self._first, *(tier.name for tier in chosen)]
-        seconds = sum(self._recorded[name].seconds_per_question for name in names)
-        return Trial(self._with(self._scorers, cascade.tiers), self._mrr(cascade), 0.0, seconds)
-
-    def _added(self, cascade: Cascade, name: str) -> Cascade:
-        later = self._recorded[name]
-        found = {scale: best_sum(cascade, later, self._kg, self._both, scale) for scale in get_args(Scale)}
-        scale = max(found, key=lambda key: found[key].mrr)
-        own = relation_alphas(cascade, later, self._kg, self._learning, scale).relations
-        # Alphas per relation are learned on one half of valid, and used only if they help on the other.
-        plain, by_relation = (
-            cascade.then(later, alpha=alpha, fusion=Fusion(scale), name=name)
-            for alpha in (found[scale].alpha, replace(found[scale].alpha, relations=own))
-        )
-        return by_relation if self._mrr(by_relation, self._checking) > self._mrr(plain, self._checking) else plain
+    def _sums(self) -> Iterator[Trial]:
+        """Yield the first tier, then the sums with one more tier at a time."""
+        for found in add_in_order(Sample.collect(list(self._scorers.values()), self._kg)):
+            cascade = found.cascade(self._scorers)
+            names = [cascade.name, *(tier.name for tier in cascade.tiers)]
+            seconds = sum(self._recorded[name].seconds_per_question for name in names)
+            mrr = mean_reciprocal_rank(self._replay(cascade), self._both, self._filter)
+            yield Trial(cascade, mrr, 0.0, seconds, p_value=found.p_value)
 
     # Reranking.
 
-    def _reader(self, tier: Tier, bases: Sequence[Trial], read_top: int) -> _Reader:
+    def _reader(self, tier: Tier, base: Trial, read_top: int) -> _Reader:
         """Let a tier read every pair that any trial may need, and measure its speed."""
         stored = tier.scorer if isinstance(tier.scorer, StoredScorer) else StoredScorer(tier.scorer, self._kg)
         questions = self._both.unique()[0]
-        for base in bases:
-            kept = self._kept(base, TopK(read_top), questions)
-            stored.score(questions, kept)
+        kept = self._kept(base, TopK(read_top), questions)
+        stored.score(questions, kept)
         return _Reader(tier, stored, ReadingSpeed.measure(stored.scorer, questions, kept))
 
     def _reranked(self, base: Trial, reader: _Reader, read_top: int) -> Iterator[Trial]:
         """Try every pruner with its own best alphas, and with the fusion that is best when the most pairs are read."""
-        earlier = self._with(self._recorded, base.cascade.tiers)
+        earlier = self._replay(base.cascade)
+        before = reciprocal_ranks(earlier, self._both, self._filter)
 
         def best(keep: Pruner, fusion: Fusion) -> Trial:
             found = best_reranking(earlier, reader.stored, self._kg, self._both, keep, fusion)
             tier = replace(reader.tier, alpha=found.alpha, keep=keep, fusion=fusion)
-            return self._costed(base, reader, tier, found.mrr)
+            p_value = chance_of(found.reciprocal_ranks - before, self._triple_of)
+            return replace(self._costed(base, reader, tier), mrr=found.mrr, p_value=p_value)
 
         widest = [best(TopK(read_top), fusion) for fusion in _FUSIONS]
         fusion = max(widest, key=lambda trial: trial.mrr).cascade.tiers[-1].fusion
@@ -187,14 +173,15 @@ class _Search:
                 yield best(keep, fusion)
                 advance(1)
 
-    def _costed(self, base: Trial, reader: _Reader, tier: Tier, mrr: float) -> Trial:
+    def _costed(self, base: Trial, reader: _Reader, tier: Tier) -> Trial:
+        """A trial with its costs and its coverage, but no figures yet."""
         questions = self._both.unique()[0]
         assert tier.keep is not None  # noqa: S101 - it reads pairs
         kept = self._kept(base, tier.keep, questions)
         tokens = float(read_tokens(reader.stored.scorer, questions, kept).sum())
         seconds = base.seconds_per_query + reader.speed.seconds(len(kept.ids), tokens) / len(questions)
-        cascade = self._with(self._scorers, (*base.cascade.tiers, tier))
-        return Trial(cascade, mrr, len(kept.ids) / len(questions), seconds, self._coverage(base, tier.keep))
+        cascade = Cascade(base.cascade.first, (*base.cascade.tiers, tier), name=base.cascade.name)
+        return Trial(cascade, 0.0, len(kept.ids) / len(questions), seconds, self._coverage(base, tier.keep))
 
     def _coverage(self, base: Trial, keep: Pruner) -> float:
         """Compute the share of golds that are kept, on the half of valid that no pruner has learned from."""
@@ -225,18 +212,15 @@ class _Search:
 
     # Replaying.
 
-    def _with(self, scorers: Mapping[str, Scorer], tiers: Sequence[Tier]) -> Cascade:
-        """Build a cascade of the same tiers with other scorers: the recorded ones, or the real ones."""
-        exchanged = tuple(replace(tier, scorer=scorers.get(tier.name, tier.scorer)) for tier in tiers)
-        return Cascade(scorers[self._first], exchanged, name=self._first)
+    def _replay(self, cascade: Cascade) -> Cascade:
+        """Build the same sum of tiers with their recorded scores."""
+        tiers = tuple(replace(tier, scorer=self._recorded[tier.name]) for tier in cascade.tiers)
+        return Cascade(self._recorded[cascade.name], tiers, name=cascade.name)
 
     def _kept(self, base: Trial, keep: Pruner, questions: Queries) -> Candidates:
         """Return the candidates that a pruner keeps after a sum of tiers."""
-        scores = self._with(self._recorded, base.cascade.tiers).score_all(questions)
+        scores = self._replay(base.cascade).score_all(questions)
         return keep.keep(questions, mask_known(scores, questions))
-
-    def _mrr(self, cascade: Cascade, queries: Queries | None = None) -> float:
-        return mean_reciprocal_rank(cascade, self._both if queries is None else queries, self._filter)
 
 
 def trial_count(read_top: int) -> int:
@@ -251,8 +235,3 @@ def split_valid(kg: KnowledgeGraph, seed: int) -> tuple[Triples, Triples]:
     shuffled = np.random.default_rng(seed).permutation(kg.valid)[:at_most]
     middle = (len(shuffled) + 1) // 2
     return shuffled[:middle], shuffled[middle:] if len(shuffled) > 1 else shuffled
-
-
-def _subsets(tiers: Sequence[Tier]) -> list[tuple[Tier, ...]]:
-    """List all subsets of the tiers in order, starting with the empty one."""
-    return [chosen for size in range(len(tiers) + 1) for chosen in combinations(tiers, size)]

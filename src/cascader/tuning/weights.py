@@ -1,0 +1,343 @@
+"""Weights for many scorers at once: a log-linear model on valid, by side, with those of a relation close to the whole.
+
+Cross-entropy finds where to start, in one convex problem; but it cares most about golds that are far down, and metrics
+about those near the top. So the weights then climb, one at a time, to the best mean reciprocal rank.
+
+Each query of valid is represented by a sample of its candidates: the best of every scorer, and random ones that stand
+for the rest. So one pass over valid is enough to fit and to compare any number of sums.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from cascader.cascade import Alpha, Cascade, mask_known
+from cascader.evaluation.metrics import paired_p_values
+from cascader.evaluation.protocol import Block, iter_blocks
+from cascader.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
+from cascader.scoring import Scorer
+
+#: How many of the best candidates of each scorer are sampled, and how many random ones.
+_BEST, _RANDOM = 40, 160
+#: The most valid triples that weights are fitted to.
+WEIGHED_TRIPLES = 4000
+#: A sum is tested on a part of valid that its weights were not fitted to.
+_FOLDS = 5
+#: What doubling or halving a relation's own weight must gain, in reciprocal ranks; infinity: it keeps the common one.
+SHRINKAGES = (np.inf, 2.0, 0.5)
+_FEWEST_QUERIES = 10
+#: By what factors a weight is changed, from coarse to fine.
+_FACTORS = (4.0, 2.0, 1.4, 1.2)
+#: These shares of the largest weight are always tried, so that a small weight is no trap; the first is next to nothing.
+_SHARES = (0.05, 0.2, 1.0)
+#: Newton's method ends when no weight changes the logits by more than this, or after so many steps.
+_TOLERANCE, _STEPS = 1e-3, 25
+#: Keeps the weights finite if the scores separate all golds from the rest.
+_RIDGE = 1e-3
+#: A gain is beyond chance if swapping the two sums at random gives one as large in fewer than 5 % of cases (one-sided).
+_CHANCE = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """A nonnegative weight for each scorer, by side, and by relation where it has its own."""
+
+    sides: FloatArray  # (2, scorers) for heads, for tails
+    relations: Mapping[int, FloatArray] = field(default_factory=dict)  # (2, scorers) each
+
+    def per_query(self, queries: Queries) -> FloatArray:
+        """Return the weights for each query; shape (queries, scorers)."""
+        side = queries.predicts_tail.astype(int)
+        weights = self.sides[side]
+        for relation, own in self.relations.items():
+            asks_it = queries.relations == relation
+            weights[asks_it] = own[side[asks_it]]
+        return weights
+
+    def alphas(self) -> list[Alpha]:
+        """Return the same weights as a chain: the alpha of each scorer but the first; sums rank alike with both."""
+        head, tail = _shares(self.sides).tolist()
+        own = {relation: _shares(weights).tolist() for relation, weights in self.relations.items()}
+        return [
+            Alpha(head[i], tail[i], {relation: (of[0][i], of[1][i]) for relation, of in own.items()})
+            for i in range(1, len(head))
+        ]
+
+
+def _shares(weights: FloatArray) -> FloatArray:
+    """The share of everything before each scorer in the sum up to it; 1 where that sum is 0."""
+    upto = np.cumsum(weights, axis=1)
+    return np.where(upto > 0, (upto - weights) / np.where(upto > 0, upto, 1), 1.0).clip(0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The queries of valid, each with the scores of its gold answer and of a sample of wrong ones."""
+
+    queries: Queries
+    scores: FloatArray  # (queries, candidates, scorers) the gold comes first; centered on it
+    stands_for: FloatArray  # (queries, candidates) how many entities a candidate represents; 0: not to be counted
+
+    @classmethod
+    def collect(cls, scorers: Sequence[Scorer], kg: KnowledgeGraph, triples: Triples | None = None) -> "Sample":
+        """Let every scorer answer the questions of valid, of a random part of it, or of these valid triples."""
+        triples = kg.sample("valid", WEIGHED_TRIPLES, seed=0) if triples is None else triples
+        queries = Queries.from_triples(triples).with_known(kg.known_before("valid"))
+        draw, parts = np.random.default_rng(0), []
+        for block in iter_blocks(queries, kg.known(), "comparing tiers"):
+            parts.append((block.places, *_sampled(block, scorers, draw)))
+        places, scores, stands_for = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        back = np.argsort(places)
+        return cls(queries, scores[back], stands_for[back])
+
+    def of(self, scorers: Sequence[int]) -> "Sample":
+        """The same sample with some of its scorers only."""
+        return replace(self, scores=self.scores[:, :, list(scorers)])
+
+    def where(self, chosen: BoolArray) -> "Sample":
+        """The queries for which `chosen`, (queries,), is True."""
+        return Sample(self.queries[chosen], self.scores[chosen], self.stands_for[chosen])
+
+    @cached_property
+    def log_counts(self) -> FloatArray:
+        """The logarithm of `stands_for`; -inf where a candidate does not count."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.stands_for)
+
+    @cached_property
+    def triple_of(self) -> IntArray:
+        """The triple that each query was made from; shape (queries,)."""
+        return np.unique(self.queries.triples(), axis=0, return_inverse=True)[1]
+
+    def reciprocal_ranks(self, weights: FloatArray) -> FloatArray:
+        """Estimate the reciprocal rank of each gold answer with weights (queries, scorers); shape (queries,)."""
+        sums = (self.scores @ weights[:, :, None].astype(np.float32))[:, 1:, 0]
+        return _reciprocal_ranks(sums, self.stands_for[:, 1:])
+
+
+def _reciprocal_ranks(sums: FloatArray, counts: FloatArray) -> FloatArray:
+    """From how far each candidate is above the gold, and how many it stands for, (queries, candidates); (queries,)."""
+    return 1 / (1 + (counts * (sums > 0)).sum(axis=1) + (counts * (sums == 0)).sum(axis=1) / 2)
+
+
+def _sampled(block: Block, scorers: Sequence[Scorer], draw: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Sample the candidates of each query of a block; (queries, candidates, scorers) and (queries, candidates)."""
+    dense = [scorer.score_all(block.questions) for scorer in scorers]  # each (questions, entities)
+    ids, drawn = _candidates([mask_known(scores, block.questions) for scores in dense], draw)
+    ids = np.concatenate([block.golds[:, None], ids[block.rows]], axis=1)  # (queries, candidates)
+    counts = np.ones(ids.shape, dtype=np.float32)
+    left_out = _is_repeated(ids) | _is_known(ids, block)
+    left_out[:, 0] = False
+    if drawn:
+        others = block.entity_count - (~left_out[:, :-drawn]).sum(axis=1) - block.known.counts
+        counts[:, -drawn:] = (others.clip(min=0) / (~left_out[:, -drawn:]).sum(axis=1).clip(min=1))[:, None]
+    counts[left_out] = 0
+    scores = np.stack([of[block.rows[:, None], ids] for of in dense], axis=2)
+    return scores - scores[:, :1], counts
+
+
+def _candidates(masked: Sequence[FloatArray], draw: np.random.Generator) -> tuple[IntArray, int]:
+    """Choose the candidates of each question, (questions, candidates), and say how many of them were drawn."""
+    question_count, entity_count = masked[0].shape
+    if entity_count <= len(masked) * _BEST + _RANDOM:
+        return np.tile(np.arange(entity_count), (question_count, 1)), 0
+    best = [np.argpartition(-scores, _BEST, axis=1)[:, :_BEST] for scores in masked]
+    drawn = draw.integers(entity_count, size=(question_count, _RANDOM))
+    return np.concatenate([*best, drawn], axis=1), _RANDOM
+
+
+def _is_repeated(ids: IntArray) -> BoolArray:
+    """Whether a candidate stands further left in its row already; shape (queries, candidates)."""
+    order = np.argsort(ids, axis=1, kind="stable")
+    ascending = np.take_along_axis(ids, order, axis=1)
+    repeated = np.zeros(ids.shape, dtype=bool)
+    np.put_along_axis(repeated, order[:, 1:], ascending[:, 1:] == ascending[:, :-1], axis=1)
+    return repeated
+
+
+def _is_known(ids: IntArray, block: Block) -> BoolArray:
+    rows = np.arange(len(ids))[:, None] * block.entity_count
+    return np.isin(rows + ids, block.known.rows * block.entity_count + block.known.ids)
+
+
+# Fitting.
+
+
+def fit_weights(sample: Sample, shrinkage: float = np.inf) -> Weights:
+    """Fit the weights of each side, then those of each relation, to the golds of a sample."""
+    sides = [sample.where(sample.queries.predicts_tail == predicts_tail) for predicts_tail in (False, True)]
+    common = np.stack([_climb(asked, _most_likely(asked)) for asked in sides])
+    own: dict[int, FloatArray] = {}
+    for side, asked in enumerate(sides) if shrinkage < np.inf else ():
+        for relation, queries in _by_relation(asked):
+            own.setdefault(relation, common.copy())[side] = _climb(queries, common[side], shrinkage)
+    return Weights(common, own)
+
+
+def _by_relation(sample: Sample) -> Iterator[tuple[int, Sample]]:
+    for relation, count in zip(*np.unique(sample.queries.relations, return_counts=True), strict=True):
+        if count >= _FEWEST_QUERIES:
+            yield int(relation), sample.where(sample.queries.relations == relation)
+
+
+def _climb(sample: Sample, start: FloatArray, shrinkage: float = 0.0) -> FloatArray:
+    """Change one weight at a time as long as the sum of reciprocal ranks rises; shape (scorers,).
+
+    With a `shrinkage`, each doubling or halving of a weight must gain that much.
+    """
+    scores, counts, units = sample.scores[:, 1:], sample.stands_for[:, 1:], _units(sample)
+    weights, sums = start.copy(), scores @ start.astype(np.float32)
+    best = _reciprocal_ranks(sums, counts).sum()
+    for factor in _FACTORS:
+        for scorer in np.flatnonzero(units).tolist():
+            for tried in _neighbors(weights, scorer, factor, units):
+                changed = np.where(np.arange(len(weights)) == scorer, tried, weights)
+                moved = sums + scores[:, :, scorer] * np.float32(tried - weights[scorer])
+                found = _reciprocal_ranks(moved, counts).sum() - shrinkage * _doublings(changed, start, units)
+                if found > best + 1e-6:
+                    best, weights, sums = found, changed, moved
+    return weights
+
+
+def _neighbors(weights: FloatArray, scorer: int, factor: float, units: FloatArray) -> list[float]:
+    """The other values of one weight that are worth trying: near ones, none, and some share of the largest weight."""
+    weight, largest = weights[scorer], (weights * units).max()
+    shares = [largest * share / units[scorer] for share in _SHARES]
+    return [value for value in (weight / factor, weight * factor, 0.0, *shares) if value != weight]
+
+
+def _doublings(weights: FloatArray, start: FloatArray, units: FloatArray) -> float:
+    """How often weights were doubled or halved on the way from `start`; next to nothing counts as nothing."""
+    nothing = _SHARES[0] * (start * units).max() / np.where(units > 0, units, 1)
+    return float(np.abs(np.log2((weights + nothing) / (start + nothing))).sum())
+
+
+def _units(sample: Sample) -> FloatArray:
+    """The standard deviation of each scorer, by which their weights can be compared; shape (scorers,)."""
+    return sample.scores.std(axis=(0, 1)).astype(np.float64)
+
+
+def _most_likely(sample: Sample) -> FloatArray:
+    """Minimize the cross-entropy of the golds by Newton's method, keeping the weights nonnegative; shape (scorers,)."""
+    units = _units(sample)
+    weights = np.zeros(len(units))
+    for _ in range(_STEPS):
+        gradient, curvature = _derivatives(sample, weights)
+        curvature = curvature + _RIDGE * np.diag(units**2)
+        moving = (units > 0) & ~((weights <= 0) & (gradient > 0))
+        if not moving.any():
+            break
+        step = np.zeros_like(weights)
+        step[moving] = np.linalg.solve(curvature[np.ix_(moving, moving)], -gradient[moving])
+        step *= min(1.0, 2.0 / max(np.abs(step * units).max(), 1e-12))  # a long way is taken in parts
+        moved = np.maximum(weights + step, 0.0)
+        change, weights = np.abs(moved - weights) * units, moved
+        if change.max() < _TOLERANCE:
+            break
+    return weights if weights.any() else np.ones(len(units))
+
+
+def _derivatives(sample: Sample, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The mean gradient, (scorers,), and curvature, (scorers, scorers), of the cross-entropy of the golds."""
+    scores = sample.scores
+    query_count, _, scorer_count = scores.shape
+    logits = (scores @ weights.astype(np.float32)) + sample.log_counts
+    logits -= logits.max(axis=1, keepdims=True)
+    shares = np.exp(logits)
+    shares /= shares.sum(axis=1, keepdims=True)  # (queries, candidates)
+    expected = (shares[:, None, :] @ scores)[:, 0].astype(np.float64)  # (queries, scorers); the gold's scores are 0
+    weighted = (scores * np.sqrt(shares)[:, :, None]).reshape(-1, scorer_count)
+    curvature = (weighted.T @ weighted).astype(np.float64) - expected.T @ expected
+    return expected.mean(axis=0), curvature / query_count
+
+
+# Choosing.
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSum:
+    """Some of the scorers of a sample, with their weights, and how probable its gain would be by chance."""
+
+    scorers: tuple[int, ...]  # places in the sample, in order
+    weights: Weights
+    p_value: float | None  # of its gain over the last sum that was beyond chance; None: the first scorer alone
+
+    def cascade(self, scorers: Mapping[str, Scorer]) -> Cascade:
+        """Chain the scorers, by name and in the order of the sample, with the alphas that give each its weight."""
+        names = list(scorers)
+        chosen = [names[place] for place in self.scorers]
+        cascade = Cascade(scorers[chosen[0]], name=chosen[0])
+        for name, alpha in zip(chosen[1:], self.weights.alphas(), strict=True):
+            cascade = cascade.then(scorers[name], alpha=alpha, name=name)
+        return cascade
+
+
+def best_weighted_sum(scorers: Mapping[str, Scorer], kg: KnowledgeGraph) -> Cascade:
+    """Add up the scorers, by name and in order of cost, that help on valid."""
+    sample = Sample.collect(list(scorers.values()), kg)
+    *_, best = (found for found in add_in_order(sample) if is_beyond_chance(found.p_value))
+    return best.cascade(scorers)
+
+
+def add_in_order(sample: Sample) -> Iterator[WeightedSum]:
+    """Yield the first scorer, then its sums with one more at a time, in order.
+
+    A scorer stays in the following sums if its gain is beyond chance; one that has become useless leaves them again.
+    All gains are measured on triples that the weights were not fitted to.
+    """
+    chosen: list[int] = [0]
+    ranks = held_out_ranks(sample.of(chosen))
+    yield WeightedSum((0,), fit_weights(sample.of(chosen)), None)
+    for scorer in range(1, sample.scores.shape[2]):
+        tried, found = _without_useless(sample, [*chosen, scorer])
+        p_value = chance_of(found - ranks, sample.triple_of)
+        shrinkage = np.inf
+        if is_beyond_chance(p_value):
+            chosen, (shrinkage, ranks) = tried, _best_shrinkage(sample.of(tried), found)
+        yield WeightedSum(tuple(tried), fit_weights(sample.of(tried), shrinkage), p_value)
+
+
+def _without_useless(sample: Sample, scorers: list[int]) -> tuple[list[int], FloatArray]:
+    """Leave out, one after the other, earlier scorers without which the others do better on held-out triples."""
+    ranks = held_out_ranks(sample.of(scorers))
+    for scorer in scorers[:-1]:
+        fewer = [other for other in scorers if other != scorer]
+        without = held_out_ranks(sample.of(fewer))
+        if without.mean() >= ranks.mean():
+            scorers, ranks = fewer, without
+    return scorers, ranks
+
+
+def _best_shrinkage(sample: Sample, common: FloatArray) -> tuple[float, FloatArray]:
+    """Choose how close the weights of a relation stay to the common ones, whose held-out ranks are given."""
+    found = {shrinkage: held_out_ranks(sample, shrinkage) for shrinkage in SHRINKAGES if shrinkage < np.inf}
+    found[np.inf] = common
+    best = max(found, key=lambda shrinkage: found[shrinkage].mean())
+    return best, found[best]
+
+
+def held_out_ranks(sample: Sample, shrinkage: float = np.inf) -> FloatArray:
+    """The reciprocal rank of each gold with weights that were fitted to other triples of valid; shape (queries,)."""
+    found = np.empty(len(sample.queries))
+    fold_of = np.random.default_rng(0).permutation(int(sample.triple_of.max()) + 1)[sample.triple_of] % _FOLDS
+    for fold in range(_FOLDS):
+        held_out = fold_of == fold
+        if held_out.any():
+            learning = sample if held_out.all() else sample.where(~held_out)
+            tested = sample.where(held_out)
+            found[held_out] = tested.reciprocal_ranks(fit_weights(learning, shrinkage).per_query(tested.queries))
+    return found
+
+
+def chance_of(gains: FloatArray, triple_of: IntArray) -> float:
+    """How probable a mean gain this large would be by chance alone, from the gains of the queries; one-sided."""
+    per_triple = np.bincount(triple_of, weights=gains) / np.bincount(triple_of)
+    two_sided = paired_p_values(per_triple[None, :], seed=0)[0]
+    return two_sided / 2 if per_triple.mean() > 0 else 1 - two_sided / 2
+
+
+def is_beyond_chance(p_value: float | None) -> bool:
+    """Whether a gain with this p-value is more than chance would give; what gains on nothing has no p-value."""
+    return p_value is None or p_value < _CHANCE
