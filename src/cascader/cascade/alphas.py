@@ -11,7 +11,7 @@ from cascader.cascade.pruners import Pruner
 from cascader.errors import DataError
 from cascader.evaluation.protocol import Block, iter_blocks
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
-from cascader.graph.candidates import positions_within
+from cascader.graph.arrays import positions_within
 from cascader.scoring.scorer import Scorer
 
 #: From .05 to .95, as in the paper.

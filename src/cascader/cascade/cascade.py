@@ -11,7 +11,7 @@ from cascader.cascade.pruners import Pruner
 from cascader.cascade.steps import Deadline, Step, UsageLog
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Candidates, FloatArray, Queries
-from cascader.graph.candidates import positions_within
+from cascader.graph.arrays import positions_within
 from cascader.html import html_table
 from cascader.scoring import Scorer, reads_pairs
 

@@ -1,7 +1,6 @@
 """The graph, the queries asked of it, and the answers it already knows."""
 
-from cascader.graph.arrays import Array, BoolArray, FloatArray, IntArray, Triples
-from cascader.graph.candidates import Candidates
+from cascader.graph.arrays import Array, BoolArray, Candidates, FloatArray, IntArray, Triples
 from cascader.graph.knowledge_graph import SPLITS, Entity, KnowledgeGraph, Relation, SplitName
 from cascader.graph.known import KnownAnswers
 from cascader.graph.names import NameIndex

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cascader.graph.arrays import Triples, triple_keys
-from cascader.graph.candidates import Candidates, offsets_of, positions_within
+from cascader.graph.arrays import Candidates, Triples, offsets_of, positions_within, triple_keys
 from cascader.graph.queries import Queries
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import numpy as np
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Array, Candidates, FloatArray, IntArray, Queries
-from cascader.graph.candidates import offsets_of
+from cascader.graph.arrays import offsets_of
 
 
 class Pruner(Protocol):

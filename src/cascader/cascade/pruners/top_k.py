@@ -10,7 +10,7 @@ from cascader.cascade.pruners.examples import Examples, ScoredQueries
 from cascader.cascade.pruners.pruner import Pruner, check_share, top_candidates
 from cascader.errors import NotFittedError, SettingsError
 from cascader.graph import Array, Candidates, FloatArray, Queries, Side
-from cascader.graph.candidates import positions_within
+from cascader.graph.arrays import positions_within
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, embedding
 from cascader.errors import SettingsError
 from cascader.evaluation import evaluate
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.graph.candidates import positions_within
+from cascader.graph.arrays import positions_within
 from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
 from cascader.models.embeddings.embedding import Embedding
 from cascader.models.training.gradient_training import GradientTraining

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from cascader.graph import KnowledgeGraph, Queries
-from cascader.graph.candidates import offsets_of
+from cascader.graph.arrays import offsets_of
 from cascader.models.costs import seconds_for
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.pairs import PairEncoder

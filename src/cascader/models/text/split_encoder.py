@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from cascader.errors import SettingsError
 from cascader.graph import IntArray
-from cascader.graph.candidates import offsets_of
+from cascader.graph.arrays import offsets_of
 from cascader.models.text.base_model import BaseModel, Layer
 from cascader.models.text.texts import Tokens
 from cascader.progress import progress

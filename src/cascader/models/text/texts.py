@@ -9,7 +9,7 @@ import numpy as np
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Entity, IntArray, KnowledgeGraph
-from cascader.graph.candidates import offsets_of, positions_within
+from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.text.base_model import BaseModel
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
