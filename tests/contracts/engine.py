@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cascader.errors import EngineError, SettingsError
-from cascader.scoring.engines import Call, Engine, Task
+from cascader.scoring.engine import Call, Engine, Task
 
 
 def load(folder: Path, name: str) -> str:

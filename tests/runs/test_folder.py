@@ -15,7 +15,7 @@ from cascader.models.text import CrossEncoder
 from cascader.runs import RunFolder
 from cascader.runs.folder import load_scorer
 from cascader.scoring import ScoreStore, StoredScorer
-from cascader.scoring.engines import Call, LocalEngine
+from cascader.scoring.engine import Call, LocalEngine
 from cascader.storage import LOCK
 
 IDENTITY = {"model": "tiny", "data": "toy"}

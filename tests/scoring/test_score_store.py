@@ -91,7 +91,7 @@ def test_scores_that_cannot_be_written_stay_in_memory(folder, caplog, monkeypatc
 
     folder.mkdir(parents=True)
     store = WriteBehind(ScoreStore(folder, IDENTITY), waiting_pairs=2)
-    monkeypatch.setattr("cascader.scoring.score_store.write_json", full)
+    monkeypatch.setattr("cascader.scoring.store.write_json", full)
     assert computed(store, [1, 2]) == 2
     assert "No space left on device. 2 new scores stay in memory only" in caplog.text
     assert computed(store, [1, 2], nothing) == 0

@@ -10,7 +10,7 @@ from cascader.errors import DataError, EngineError, SettingsError, TrainingError
 from cascader.graph import Candidates, Queries
 from cascader.models import Frequency
 from cascader.scoring import MemoryStore, ScoreStore, StoredScorer
-from cascader.scoring.engines import LocalEngine
+from cascader.scoring.engine import LocalEngine
 from tests.contracts import ScorerContract
 
 IDENTITY = {"model": "ab12", "data": "cd34"}

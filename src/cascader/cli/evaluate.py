@@ -51,7 +51,7 @@ def evaluate(
     `cascader demo` makes that run.
     """
     from cascader.runs import load_run
-    from cascader.scoring.engines import LocalEngine
+    from cascader.scoring.engine import LocalEngine
 
     loaded = load_run(run)
     with LocalEngine(processes) as engine:

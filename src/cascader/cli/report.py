@@ -21,7 +21,7 @@ def report(
     `cascader demo` makes that run.
     """
     from cascader.runs import load_run
-    from cascader.scoring.engines import LocalEngine
+    from cascader.scoring.engine import LocalEngine
 
     with LocalEngine(processes) as engine:
         page = load_run(run).report(out, engine)

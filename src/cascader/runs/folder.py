@@ -12,7 +12,7 @@ from cascader.graph import KnowledgeGraph
 from cascader.models.model import Model
 from cascader.models.registry import load_model
 from cascader.scoring import Scorer, ScoreStore, StoredScorer
-from cascader.scoring.engines import Call, Engine
+from cascader.scoring.engine import Call, Engine
 from cascader.storage import locked, read_json, sha256_of_folder, versions_of, write_json
 
 FORMAT = 2

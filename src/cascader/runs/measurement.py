@@ -13,7 +13,7 @@ from cascader.events import emit
 from cascader.graph import KnowledgeGraph, Queries, SplitName
 from cascader.models.model import Model
 from cascader.scoring import Scorer
-from cascader.scoring.engines import Engine
+from cascader.scoring.engine import Engine
 from cascader.tuning import Budget, Plan
 
 if TYPE_CHECKING:

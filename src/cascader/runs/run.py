@@ -24,7 +24,7 @@ from cascader.runs.prediction import Predictions, Verdict
 from cascader.runs.predictor import Predictor
 from cascader.runs.thresholds import with_threshold
 from cascader.scoring import Scorer
-from cascader.scoring.engines import Engine
+from cascader.scoring.engine import Engine
 from cascader.storage import folder_bytes
 from cascader.tuning import READ_TOP, Budget, Plan, TuningResult, load_tuned, save_tuned, split_valid, tune
 from cascader.tuning.calibration import Calibration, calibrate, hash_of_cascade, load_calibration, save_calibration

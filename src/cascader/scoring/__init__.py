@@ -1,10 +1,9 @@
 """Scorers, the engines that run them, and stores that make sure no pair is scored twice."""
 
-from cascader.scoring.memory_store import MemoryStore, Store
 from cascader.scoring.reason import Explains, Reason, reasons_of
-from cascader.scoring.score_store import ScoreStore, WriteBehind
 from cascader.scoring.scorer import Scorer, reads_pairs
 from cascader.scoring.shards import PairKeys
+from cascader.scoring.store import MemoryStore, ScoreStore, Store, WriteBehind
 from cascader.scoring.stored_scorer import StoredScorer
 
 __all__ = [

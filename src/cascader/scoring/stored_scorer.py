@@ -7,10 +7,10 @@ import numpy as np
 
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.progress import progress
-from cascader.scoring.engines import Call, Engine, LocalEngine, Task
-from cascader.scoring.memory_store import MemoryStore, Store
+from cascader.scoring.engine import Call, Engine, LocalEngine, Task
 from cascader.scoring.scorer import Scorer
 from cascader.scoring.shards import PairKeys, score_shard
+from cascader.scoring.store import MemoryStore, Store
 
 
 class StoredScorer:

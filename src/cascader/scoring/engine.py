@@ -1,20 +1,52 @@
-"""Run work on one machine: in the calling process, or in workers that load what they need once and end with it."""
+"""Engines: work is cut into shards, each with its own file, so that any process may do it, even twice."""
 
 import os
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from cascader.errors import CascaderError, EngineError, SettingsError
 from cascader.progress import no_progress
-from cascader.scoring.engines.engine import Call, Task
+
+
+@dataclass(frozen=True)
+class Call:
+    """A module-level function and plain arguments: all that another process needs to make the same call.
+
+    >>> Call(max, (3,))(5)
+    5
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+
+    def __call__(self, *more: object) -> Any:  # noqa: ANN401 - whatever the function returns
+        """Make the call, with more arguments at the end."""
+        return self.function(*self.arguments, *more)
+
+
+@dataclass(frozen=True)
+class Task:
+    """The work for every shard, `work(loaded, shard)`, where `loaded` is what `load()` returned, once per process."""
+
+    work: Call
+    load: Call | None  # None: another process cannot load what the work needs, so it stays in this one
+
+
+class Engine(Protocol):
+    """Runs a task over shards."""
+
+    def run(self, task: Task, shards: Sequence[Any], loaded: object = None) -> Iterator[int]:
+        """Yield the position of each shard once it is done; `loaded` is what this process has already loaded."""
+        ...
 
 
 def serve(connection: Connection, threads: int) -> None:
@@ -67,7 +99,7 @@ class _Worker(NamedTuple):
 class LocalEngine:
     """Runs shards in this process, or in several `processes` that share the cores and live until `close()`.
 
-    >>> from cascader.scoring.engines import Call
+    >>> from cascader.scoring.engine import Call
     >>> list(LocalEngine().run(Task(Call(print, ("shard",)), load=None), ["a", "b"], loaded="of"))
     shard of a
     shard of b

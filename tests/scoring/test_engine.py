@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from cascader.errors import EngineError, SettingsError
-from cascader.scoring.engines import Call, LocalEngine, Task
+from cascader.scoring.engine import Call, LocalEngine, Task
 from tests.contracts import EngineContract
 from tests.contracts.engine import load, loadings, writing
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 class TestInThisProcess(EngineContract):
@@ -91,7 +91,7 @@ def test_no_processes_at_all():
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 def test_however_the_engine_ends_no_worker_outlives_it(tmp_path, sent):
     code = (
-        "from pathlib import Path\nfrom tests.scoring.engines.test_local import *\n"
+        "from pathlib import Path\nfrom tests.scoring.test_engine import *\n"
         # Where the tests themselves run in the background of a shell, their children would ignore an interrupt.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"folder = Path({str(tmp_path)!r})\n"
