@@ -30,7 +30,7 @@ from cascader.models.embeddings import ComplEx
 from cascader.models.presets import preset
 from cascader.models.text import CrossEncoder
 from cascader.models.text.precision import UpperLayers, in_int8
-from cascader.models.text.texts import phrase_of, text_of
+from cascader.models.text.text_model import phrase_of, text_of
 from cascader.runs import RunFolder
 from cascader.storage import read_json
 from cascader.tuning import best_reranking

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import cascader
-from cascader.models.embeddings.embedding import Embedding
-from cascader.models.embeddings.settings import EmbeddingSettings
+from cascader.models.embeddings.embedding import Embedding, EmbeddingSettings
 from cascader.models.settings import Settings
 from cascader.models.text.settings import CrossSettings, DualSettings
 from cascader.models.text.text_model import TextModel

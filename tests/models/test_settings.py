@@ -10,7 +10,7 @@ import pytest
 from cascader.errors import SettingsError
 from cascader.models import model_class, model_names
 from cascader.models.embeddings import ComplEx, EmbeddingSettings, RotatE, TransE
-from cascader.models.embeddings.settings import EmbeddingOptions
+from cascader.models.embeddings.embedding import EmbeddingOptions
 from cascader.models.settings import Between, Settings
 from cascader.models.text import CrossSettings, DualEncoder, DualSettings
 from cascader.models.text.settings import CrossOptions, DualOptions

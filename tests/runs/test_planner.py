@@ -12,7 +12,7 @@ from cascader.models.presets import PRESETS
 from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.dry_run import BlankEncoder
-from cascader.models.text.texts import GraphTexts
+from cascader.models.text.text_model import GraphTexts
 from cascader.runs.planner import MeasuredCosts, choose, split_budget
 
 TIERS = ("kge", "dual", "cross")

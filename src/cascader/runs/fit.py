@@ -220,7 +220,7 @@ def emit_plan(plan: FitPlan, request: FitRequest) -> None:
 
 
 def _has_texts(kg: KnowledgeGraph) -> bool:
-    from cascader.models.text.texts import has_texts
+    from cascader.models.text.text_model import has_texts
 
     return has_texts(kg)
 

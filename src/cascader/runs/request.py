@@ -96,7 +96,7 @@ def fit_request(
     )
     models = [request.model(tier, preset or "quick") for tier in kinds]
     if any(each.needs_texts for each in models):
-        from cascader.models.text.texts import check_texts
+        from cascader.models.text.text_model import check_texts
 
         check_texts(kg)
     return request
@@ -129,7 +129,7 @@ def _names(text: str | Sequence[str] | None) -> list[str]:
 
 
 def _default_tiers(kg: KnowledgeGraph) -> tuple[str, ...]:
-    from cascader.models.text.texts import has_texts
+    from cascader.models.text.text_model import has_texts
 
     return _DEFAULT_TIERS if has_texts(kg) else _DEFAULT_TIERS[:1]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cascader.cascade import Trace
 from cascader.graph import Entity, IntArray
-from cascader.models.text.texts import phrase_of, text_of
+from cascader.models.text.text_model import phrase_of, text_of
 from cascader.runs import Prediction, Predictions, Run
 from cascader.serve.budget_levels import BudgetLevel
 from cascader.serve.schemas import (

@@ -132,7 +132,7 @@ def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_
     """Split at 0, the input is what sentence-transformers gives a cross encoder, and the head is BERT's own."""
     from transformers import AutoModel, AutoTokenizer
 
-    from cascader.models.text.texts import phrase_of, text_of
+    from cascader.models.text.text_model import phrase_of, text_of
 
     model = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=0).fit(toy)
     model.save(tmp_path)

@@ -14,7 +14,7 @@ from cascader.models.text import DualEncoder, DualSettings
 from cascader.models.text.dual_training import DualTraining
 from cascader.models.text.text_encoder import CachedEncoder
 from cascader.models.text.towers import StarTowers, build_towers
-from cascader.models.training.losses import hard_negatives
+from cascader.models.training.optimization import hard_negatives
 from tests.contracts import ModelContract
 from tests.models.embeddings.test_training import line
 
@@ -137,7 +137,7 @@ def test_masked_a_known_answer_of_the_same_question_is_never_a_negative(toy, tin
 
     from cascader.models.text.base_model import load_base_model
     from cascader.models.text.text_encoder import TextEncoder
-    from cascader.models.text.texts import GraphTexts
+    from cascader.models.text.text_model import GraphTexts
     from cascader.models.text.towers import ContrastiveTowers
 
     base = load_base_model(tiny_model)

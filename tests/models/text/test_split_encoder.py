@@ -8,7 +8,7 @@ from cascader.errors import DataError, SettingsError
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.split_encoder import FrozenLayers, encode_cls, join, run_layers
 from cascader.models.text.text_encoder import TextEncoder, VectorStore
-from cascader.models.text.texts import GraphTexts, Tokens
+from cascader.models.text.text_model import GraphTexts, Tokens
 
 TEXTS = ["a b c", "", "d e f g h i"]
 

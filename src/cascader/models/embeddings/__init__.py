@@ -1,9 +1,8 @@
 """Knowledge graph embeddings, the first tier: what the structure alone says."""
 
-from cascader.models.embeddings.embedding import Embedding
+from cascader.models.embeddings.embedding import Embedding, EmbeddingSettings
 from cascader.models.embeddings.external import PyKEENScorer, read_embedding
 from cascader.models.embeddings.interactions import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
-from cascader.models.embeddings.settings import EmbeddingSettings
 from cascader.models.presets import preset, search_space
 
 __all__ = [

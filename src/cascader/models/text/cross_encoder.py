@@ -23,14 +23,12 @@ from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.cross_training import CrossTraining
 from cascader.models.text.dry_run import leave_blank, load_timed, seconds_for_hard_negatives
-from cascader.models.text.heads import MatchingHead, PairHead
-from cascader.models.text.match_scorer import MatchTraining, pretrain_matching
+from cascader.models.text.heads import MatchingHead, MatchTraining, PairHead, pretrain_matching
 from cascader.models.text.pairs import PairEncoder, Pairs
 from cascader.models.text.precision import Int8Layers, Layers, UpperLayers, export_int8, in_bfloat16, in_int8
 from cascader.models.text.settings import CrossOptions, CrossSettings
 from cascader.models.text.split_encoder import token_batches
-from cascader.models.text.text_model import TextModel, under_prefix, with_prefix
-from cascader.models.text.texts import GraphTexts, Tokens, text_of
+from cascader.models.text.text_model import GraphTexts, TextModel, Tokens, text_of, under_prefix, with_prefix
 from cascader.models.training import Int8Check, Schedule, Trainable
 from cascader.progress import progress
 from cascader.scoring.scorer import Scorer

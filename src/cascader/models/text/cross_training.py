@@ -14,8 +14,7 @@ from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.models.text.heads import PairHead
 from cascader.models.text.pairs import PairEncoder, Pairs
 from cascader.models.text.settings import CrossSettings
-from cascader.models.training.gradient_training import GradientTraining, trainable_parameters
-from cascader.models.training.losses import hard_negatives
+from cascader.models.training.optimization import GradientTraining, hard_negatives, trainable_parameters
 from cascader.scoring.scorer import Scorer
 
 _KG_BERT_MARGIN = 1.0

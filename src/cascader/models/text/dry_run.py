@@ -16,8 +16,8 @@ from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.pairs import PairEncoder
 from cascader.models.text.split_encoder import TOKENS_AT_ONCE, FrozenLayers, States, token_batches
 from cascader.models.text.text_encoder import TextEncoder
-from cascader.models.text.texts import Tokens
-from cascader.models.training.losses import hard_negatives
+from cascader.models.text.text_model import Tokens
+from cascader.models.training.optimization import hard_negatives
 from cascader.scoring.scorer import Scorer
 
 #: Texts that are read to see how long it takes, from the shortest to the longest.

@@ -27,8 +27,7 @@ from cascader.models.text.dry_run import BlankEncoder, load_timed, seconds_for_h
 from cascader.models.text.dual_training import DualTraining
 from cascader.models.text.settings import DualOptions, DualSettings
 from cascader.models.text.text_encoder import CachedEncoder, Encoder, TextEncoder
-from cascader.models.text.text_model import TextModel, under_prefix, with_prefix
-from cascader.models.text.texts import GraphTexts
+from cascader.models.text.text_model import GraphTexts, TextModel, under_prefix, with_prefix
 from cascader.models.text.towers import Towers, build_towers
 from cascader.models.training import Schedule, Trainable
 from cascader.scoring.scorer import Scorer

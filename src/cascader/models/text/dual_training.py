@@ -14,8 +14,12 @@ from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.text.settings import DualSettings
 from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.towers import Batch, Towers
-from cascader.models.training.gradient_training import GradientTraining, trainable_parameters
-from cascader.models.training.losses import hard_negatives, sample_entities
+from cascader.models.training.optimization import (
+    GradientTraining,
+    hard_negatives,
+    sample_entities,
+    trainable_parameters,
+)
 from cascader.scoring.scorer import Scorer
 
 

@@ -1,12 +1,18 @@
-"""The heads of a cross encoder: from the states of a pair to its score."""
+"""The heads of a cross encoder, from the states of a pair to its score, and how one can start: by matching texts."""
 
 import math
+from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, normalize
 
+from cascader.graph import IntArray, KnowledgeGraph, Queries
+from cascader.models.text.pairs import PairEncoder
 from cascader.models.text.towers import small_network
+from cascader.models.training.optimization import softmax_loss
+from cascader.progress import progress
 
 _DIM, _HIDDEN, _DROPOUT = 256, 512, 0.3
 _TEMPERATURE = 0.05
@@ -74,3 +80,100 @@ class MatchScorer(nn.Module):
 
 def _scaled(vectors: Tensor) -> Tensor:
     return layer_norm(vectors, vectors.shape[1:])
+
+
+_BATCH = 128
+_LEARNING_RATE, _WEIGHT_DECAY = 1e-3, 1e-4
+#: The contexts of all relations and entities are cached if they take no more than this.
+_CACHED_BYTES = 512 << 20
+#: If they take more, questions are compared with this many entities and their answers.
+_COMPARED = 1024
+
+
+def pretrain_matching(match: MatchScorer, encoder: PairEncoder, kg: KnowledgeGraph, epochs: int, seed: int) -> None:
+    """Train the two networks on all questions of train; the encoder is not changed."""
+    matching = MatchTraining(match, encoder, kg, seed)
+    with progress("learning to match", total=epochs, unit="epochs") as advance:
+        for epoch in range(1, epochs + 1):
+            losses = list(matching.steps(epoch))
+            advance(1, f"loss {np.mean(losses):.4f}")
+
+
+class MatchTraining:
+    """The training of a match scorer on the contexts of a pair encoder, before the cross encoder reads a pair.
+
+    With the pretrained layer, the attention context of [CLS] from a text depends on the relation and the text alone.
+    So a question can be compared with all entities at once, where reading pairs affords only a handful of negatives.
+    """
+
+    def __init__(self, match: MatchScorer, encoder: PairEncoder, kg: KnowledgeGraph, seed: int) -> None:
+        self._match, self._kg, self._seed = match, kg, seed
+        self._contexts = _Contexts(encoder, len(kg.entities), len(kg.relations))
+        self._optimizer = torch.optim.AdamW(match.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
+        self._known = kg.known(("train",))
+        queries = Queries.from_triples(kg.train)
+        self._questions = queries.unique()[0]
+        self._answers_per_question = len(queries) / max(len(self._questions), 1)
+        self._relations = self._questions.directed_relations(len(kg.relations))
+
+    def steps(self, epoch: int) -> Iterator[float]:
+        """Ask every question once, batch by batch, and yield the loss of each."""
+        rng = np.random.default_rng([self._seed, epoch])
+        self._match.train()
+        with torch.random.fork_rng(devices=[]):  # dropout draws from torch's global generator
+            torch.manual_seed(self._seed * 1_000_003 + epoch)
+            for places in self._batches(rng):
+                self._optimizer.zero_grad()
+                loss = self._loss(places, rng)
+                loss.backward()  # type: ignore[no-untyped-call]
+                self._optimizer.step()
+                yield loss.item()
+
+    @property
+    def step_count(self) -> int:
+        """The number of batches in an epoch."""
+        return sum(1 for _ in self._batches(np.random.default_rng(0)))
+
+    def _batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
+        """Questions of one relation and side at a time, because they share the contexts of texts."""
+        shuffled = rng.permutation(len(self._questions))
+        order = shuffled[np.argsort(self._relations[shuffled], kind="stable")]
+        groups = np.split(order, np.flatnonzero(np.diff(self._relations[order])) + 1)
+        batches = [group[i : i + _BATCH] for group in groups for i in range(0, len(group), _BATCH)]
+        yield from (batches[place] for place in rng.permutation(len(batches)))
+
+    def _loss(self, places: IntArray, rng: np.random.Generator) -> Tensor:
+        """Cross-entropy of the answers against all compared entities."""
+        questions, relation = self._questions[places], int(self._relations[places[0]])
+        known = self._known.of(questions)
+        compared = self._compared(known.ids, rng)
+        cls, of_anchors = self._contexts.of(relation, questions.anchors)
+        _, of_compared = self._contexts.of(relation, compared)
+        scores = self._match.questions(cls.expand(len(places), -1), of_anchors) @ self._match.candidates(of_compared).T
+        rows, answers = torch.from_numpy(known.rows), torch.from_numpy(np.searchsorted(compared, known.ids))
+        weights = torch.full(rows.shape, 1 / (len(places) * self._answers_per_question))
+        return softmax_loss(scores, rows, answers, weights, label_smoothing=0.0)
+
+    def _compared(self, answers: IntArray, rng: np.random.Generator) -> IntArray:
+        everyone = np.arange(len(self._kg.entities), dtype=np.int32)
+        if self._contexts.is_cached or len(everyone) <= _COMPARED:
+            return everyone
+        return np.unique(np.concatenate([answers, rng.choice(everyone, _COMPARED, replace=False)]))
+
+
+class _Contexts:
+    """The attention contexts from entities, cached if they fit."""
+
+    def __init__(self, encoder: PairEncoder, entity_count: int, relation_count: int) -> None:
+        self._encoder, self._everyone = encoder, np.arange(entity_count)
+        self._cached: dict[int, tuple[Tensor, Tensor]] = {}
+        self.is_cached = 2 * relation_count * entity_count * encoder.width * 4 <= _CACHED_BYTES
+
+    def of(self, relation: int, entities: IntArray) -> tuple[Tensor, Tensor]:
+        """The [CLS] of a relation, (width,), and its context from each entity, (entities, width)."""
+        if not self.is_cached:
+            return self._encoder.contexts(relation, entities)
+        if relation not in self._cached:
+            self._cached[relation] = self._encoder.contexts(relation, self._everyone)
+        cls, contexts = self._cached[relation]
+        return cls, contexts[torch.from_numpy(entities).long()]

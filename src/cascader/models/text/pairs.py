@@ -11,9 +11,8 @@ from torch.nn.functional import embedding
 
 from cascader.graph import Candidates, IntArray, Queries
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.factored_attention import attend_once, merge
-from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, encode_cls, join
-from cascader.models.text.texts import GraphTexts, Tokens
+from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, attend_once, encode_cls, join, merge
+from cascader.models.text.text_model import GraphTexts, Tokens
 
 _SEGMENTS = 3
 #: The names of the saved states.

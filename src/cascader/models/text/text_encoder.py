@@ -13,7 +13,7 @@ from cascader.errors import DataError
 from cascader.graph import IntArray
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.split_encoder import FrozenLayers, States, join, run_layers
-from cascader.models.text.texts import GraphTexts, Tokens
+from cascader.models.text.text_model import GraphTexts, Tokens
 from cascader.storage import cache_folder, read_tensors, write_tensors
 
 

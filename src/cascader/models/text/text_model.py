@@ -1,15 +1,138 @@
-"""What the dual encoder and the cross encoder share: both read the texts of entities with a pretrained model."""
+"""Models that read texts: every entity and relation tokenized once, and what the two encoders share."""
 
+import hashlib
+import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from torch import Tensor, nn
 
+from cascader.errors import DataError, SettingsError
+from cascader.graph import Entity, IntArray, KnowledgeGraph
+from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.model import TrainedModel
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.settings import CrossSettings, DualSettings
-from cascader.models.text.texts import as_read
+
+_WORD = re.compile(r"[^\W\d_]{3,}")
+#: A graph has texts if at least this share of its names are words, rather than ids such as Q42 or /m/027rn.
+_SPEAKING_SHARE = 0.05
+_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
+
+
+def text_of(entity: Entity) -> str:
+    """An entity as text: "name: description", or its name alone."""
+    name, description = entity.name.strip(), entity.description.strip()
+    return f"{name}: {description}" if description else name
+
+
+def as_read(text: str, base: BaseModel, limit: int) -> str:
+    """The part of a text that is read: its first `limit` tokens."""
+    if len(text) <= limit:  # a token has at least one character
+        return text
+    cut = base.tokenizer(
+        text, add_special_tokens=False, truncation=True, max_length=limit, return_offsets_mapping=True
+    )["offset_mapping"]
+    return text[: cut[-1][1]] if len(cut) == limit else text
+
+
+def phrase_of(relation_name: str, predicts_tail: bool) -> str:
+    """A relation as text; its inverse gets a marker, since it is another question."""
+    return relation_name if predicts_tail else f"reverse of {relation_name}"
+
+
+def has_texts(kg: KnowledgeGraph) -> bool:
+    """Whether a graph has something for a language model to read."""
+    return _speaking(kg) >= _SPEAKING_SHARE * len(kg.entities)
+
+
+def _speaking(kg: KnowledgeGraph) -> int:
+    return sum(bool(entity.description.strip() or _is_speaking(entity)) for entity in kg.entities)
+
+
+def check_texts(kg: KnowledgeGraph) -> None:
+    """Refuse a graph without texts, to which a tier that reads them would add nothing."""
+    if not has_texts(kg):
+        raise DataError(
+            f"{kg.name} has no texts: {_speaking(kg):,} of {len(kg.entities):,} entities have a name in words or a "
+            "description, so a language model would add nothing. Give an entity table with the columns id, name and "
+            "description (entities.tsv, or --entities FILE), or use the embedding alone."
+        )
+
+
+def _is_speaking(entity: Entity) -> bool:
+    """Whether the name consists of words, rather than being the id in some catalog."""
+    return entity.name != entity.id or bool(_WORD.search(entity.name) and not entity.name.startswith("/m/"))
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Texts as token ids, without [CLS] and [SEP]; those of text i are `ids[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: IntArray  # (texts + 1,)
+    ids: IntArray  # (tokens,)
+
+    @classmethod
+    def of(cls, texts: Sequence[str], base: BaseModel, limit: int) -> "Tokens":
+        """Tokenize texts, and truncate each after `limit` tokens."""
+        cut = base.tokenizer(list(texts), add_special_tokens=False, truncation=True, max_length=limit)["input_ids"]
+        flat = [token for tokens in cut for token in tokens]
+        return cls(offsets_of([len(tokens) for tokens in cut]), np.array(flat, dtype=np.int32))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, text: int) -> IntArray:
+        return self.ids[self.offsets[text] : self.offsets[text + 1]]
+
+    def take(self, texts: IntArray) -> "Tokens":
+        """Some of the texts, in the order given."""
+        counts = self.counts[texts]
+        return Tokens(offsets_of(counts), self.ids[np.repeat(self.offsets[texts], counts) + positions_within(counts)])
+
+    @property
+    def counts(self) -> IntArray:
+        """How many tokens each text has; shape (texts,)."""
+        return np.diff(self.offsets)
+
+    def keys(self, salt: str) -> list[str]:
+        """A hash of each text's tokens; `salt` names what else a cached value depends on."""
+        start = hashlib.sha256(salt.encode())
+        keys = []
+        for text in range(len(self)):
+            digest = start.copy()
+            digest.update(self[text].tobytes())
+            keys.append(digest.hexdigest())
+        return keys
+
+
+@dataclass(frozen=True, eq=False)
+class GraphTexts:
+    """The tokens of a graph; as in embeddings, inverse relations come after the others."""
+
+    entities: Tokens
+    relations: Tokens  # (2 × relations)
+
+    @classmethod
+    def of(cls, kg: KnowledgeGraph, base: BaseModel, max_tokens: int) -> "GraphTexts":
+        """Tokenize every entity and relation; entities are truncated after `max_tokens`, relations are not."""
+        check_texts(kg)
+        limit = base.token_limit - _SPECIAL_TOKENS
+        if max_tokens > limit:
+            raise SettingsError(
+                f"max_tokens is {max_tokens}, but {base.name} reads texts of {limit} tokens at most. Lower max_tokens: "
+                "longer texts are truncated."
+            )
+        phrases = [
+            phrase_of(relation.name, predicts_tail) for predicts_tail in (True, False) for relation in kg.relations
+        ]
+        return cls(
+            Tokens.of([text_of(entity) for entity in kg.entities], base, max_tokens),
+            Tokens.of(phrases, base, limit),
+        )
 
 
 class TextModel(TrainedModel):

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, embedding, layer_norm, logsigmoid
 
 from cascader.models.text.settings import DualSettings
 from cascader.models.text.text_encoder import Encoder
-from cascader.models.training.losses import masked_softmax_loss, softmax_loss
+from cascader.models.training.optimization import masked_softmax_loss, softmax_loss
 
 
 @dataclass(frozen=True)

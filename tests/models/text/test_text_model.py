@@ -7,7 +7,7 @@ from cascader.errors import DataError, SettingsError
 from cascader.graph import Entity, KnowledgeGraph
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.split_encoder import token_batches
-from cascader.models.text.texts import GraphTexts, Tokens, as_read, check_texts, phrase_of, text_of
+from cascader.models.text.text_model import GraphTexts, Tokens, as_read, check_texts, phrase_of, text_of
 
 
 @pytest.fixture(scope="module")

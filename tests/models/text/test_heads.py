@@ -8,10 +8,9 @@ from cascader.errors import SettingsError
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models.text import CrossEncoder
 from cascader.models.text.base_model import load_base_model
-from cascader.models.text.heads import MatchingHead, MatchScorer
-from cascader.models.text.match_scorer import MatchTraining
+from cascader.models.text.heads import MatchingHead, MatchScorer, MatchTraining
 from cascader.models.text.pairs import PairEncoder, Pairs
-from cascader.models.text.texts import GraphTexts
+from cascader.models.text.text_model import GraphTexts
 
 
 @pytest.fixture
@@ -37,8 +36,8 @@ def test_the_context_of_a_text_alone_is_its_context_in_a_pair(encoder):
 
 @pytest.mark.parametrize("cached_bytes", [512 << 20, 0], ids=["against all entities", "against some"])
 def test_matching_learns_which_texts_can_be_answers(likes, encoder, monkeypatch, cached_bytes):
-    monkeypatch.setattr("cascader.models.text.match_scorer._CACHED_BYTES", cached_bytes)
-    monkeypatch.setattr("cascader.models.text.match_scorer._COMPARED", 6)
+    monkeypatch.setattr("cascader.models.text.heads._CACHED_BYTES", cached_bytes)
+    monkeypatch.setattr("cascader.models.text.heads._COMPARED", 6)
     torch.manual_seed(0)
     match = MatchScorer(encoder.width)
     matching = MatchTraining(match, encoder, likes, seed=0)
