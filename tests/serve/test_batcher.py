@@ -6,8 +6,7 @@ from concurrent.futures import wait
 
 import pytest
 
-from cascader.serve.batcher import Batcher, Batching
-from cascader.serve.errors import BusyError
+from cascader.serve.batcher import Batcher, Batching, BusyError
 
 
 class Work:

@@ -16,13 +16,14 @@ from cascader.graph import SPLITS
 from cascader.runs import Run, can_read_new
 from cascader.serve import schemas
 from cascader.serve.batcher import Batching
-from cascader.serve.errors import error_reply, install_error_handlers
 from cascader.serve.middleware import (
     COUNTS,
     AccessMiddleware,
     BodyLimitMiddleware,
     RequestLogMiddleware,
     allowed_hosts,
+    error_reply,
+    install_error_handlers,
 )
 from cascader.serve.names import AskableRelations, EntitySearch, example_questions
 from cascader.serve.schemas import Limits

@@ -9,7 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from cascader.serve.errors import BusyError
+from cascader.errors import CascaderError
+
+
+class BusyError(CascaderError):
+    """Too many questions are waiting, or the server is shutting down."""
+
+
+class LateError(CascaderError):
+    """An answer took longer than a client may wait."""
 
 
 @dataclass(frozen=True)

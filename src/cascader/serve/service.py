@@ -1,28 +1,45 @@
-"""Questions in, answers out: resolves names and budgets, and answers in one thread."""
+"""Questions in, answers out: resolves names and budgets, answers in one thread, and adds the texts that were read."""
 
 import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from cascader.cascade import Deadline
+from cascader.cascade import Deadline, Trace
 from cascader.errors import CascaderError, DataError, UnknownNameError
-from cascader.graph import Entity, Queries
+from cascader.graph import Entity, IntArray, Queries
+from cascader.models.text.text_model import phrase_of, text_of
 from cascader.progress import no_progress
-from cascader.runs import Predictions, Predictor, Run, Verdict
-from cascader.serve.batcher import Batcher, Batching
+from cascader.runs import Prediction, Predictions, Predictor, Run, Verdict
+from cascader.serve.batcher import Batcher, Batching, LateError
 from cascader.serve.budget_levels import BudgetLevel, CountingScorer, budget_levels, within_pairs, within_seconds
-from cascader.serve.errors import LateError, reply_to
+from cascader.serve.middleware import reply_to
 from cascader.serve.names import Names
-from cascader.serve.responses import ResponseBuilder
-from cascader.serve.schemas import Answers, ErrorResponse, Limits, Question, TripleVerdict, Verdicts
+from cascader.serve.schemas import (
+    Answer,
+    AnswerCost,
+    Answers,
+    EntitySummary,
+    ErrorResponse,
+    Limits,
+    Named,
+    Question,
+    QuestionText,
+    ResolvedQuestion,
+    TraceStep,
+    TripleVerdict,
+    Verdicts,
+)
 
 #: Triples that are judged in one go, before other clients get their turn.
 _TRIPLES_PER_BLOCK = 20
+_MAX_KNOWN = 100
+_CACHED_TEXTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -206,3 +223,76 @@ def _queries(asked: Sequence[ResolvedQuery]) -> Queries:
 def _counting_scorers(levels: Sequence[BudgetLevel]) -> list[CountingScorer]:
     scorers = [tier.scorer for level in levels for tier in level.predictor.cascade.tiers]
     return list({id(scorer): scorer for scorer in scorers if isinstance(scorer, CountingScorer)}.values())
+
+
+class ResponseBuilder:
+    """Builds responses; used by one thread only, because tokenizers are not thread-safe."""
+
+    def __init__(self, run: Run) -> None:
+        self._kg = run.kg
+        self._language = {name: model for name, model in run.tiers.items() if hasattr(model, "as_read")}
+        self._read = lru_cache(_CACHED_TEXTS)(self._as_read)
+
+    def answers(
+        self,
+        query: ResolvedQuery,
+        level: BudgetLevel,
+        found: Predictions,
+        known: IntArray,
+        pairs_read: int,
+        seconds: float,
+    ) -> Answers:
+        """The response to a question; `known` are the answers that the graph already has."""
+        return Answers(
+            question=self._question(query),
+            answers=[self._answer(prediction) for prediction in found[: query.top]],
+            known=[EntitySummary.model_validate(self._kg.entities[place]) for place in known[:_MAX_KNOWN]],
+            known_count=len(known),
+            read=self._question_text(query, level),
+            cost=AnswerCost(
+                pairs_read=pairs_read,
+                pairs_from_store=found.pairs - pairs_read,
+                seconds=seconds,
+                tiers=level.tiers,
+                complete=found.complete,
+                valid_mrr=None if query.new else level.valid_mrr,  # valid has no questions about new entities
+            ),
+        )
+
+    def _question(self, query: ResolvedQuery) -> ResolvedQuestion:
+        return ResolvedQuestion(
+            anchor=EntitySummary.model_validate(self._anchor(query)),
+            relation=Named.model_validate(self._kg.relations[query.relation]),
+            side="tail" if query.predicts_tail else "head",
+            is_new=query.new is not None,
+        )
+
+    def _anchor(self, query: ResolvedQuery) -> Entity:
+        return query.new or self._kg.entities[query.anchor]
+
+    def _question_text(self, query: ResolvedQuery, level: BudgetLevel) -> QuestionText:
+        phrase = phrase_of(self._kg.relations[query.relation].name, query.predicts_tail)
+        return QuestionText(
+            question=f"{phrase} | {self._read(self._anchor(query))}",
+            of=", ".join(name for name in level.tiers if name in self._language),
+        )
+
+    def _answer(self, prediction: Prediction) -> Answer:
+        return Answer(
+            **prediction.entity._asdict(),
+            rank=prediction.rank,
+            probability=prediction.probability,
+            score=prediction.score,
+            is_known=prediction.is_known,
+            trace=[_trace_step(trace) for trace in prediction.trace],
+            read=self._read(prediction.entity),
+        )
+
+    def _as_read(self, entity: Entity) -> str:
+        """The text as the tier that reads furthest reads it; all of it if no tier reads."""
+        text = text_of(entity)
+        return max((model.as_read(text) for model in self._language.values()), key=len, default=text)
+
+
+def _trace_step(trace: Trace) -> TraceStep:
+    return TraceStep(**asdict(trace), words=trace.in_words())
