@@ -2,11 +2,10 @@
 
 from cascader.datasets.catalog import CATALOG, Counts, Dataset
 from cascader.datasets.download import Source, fetch, locate
+from cascader.datasets.files import FORMATS, Format, load_graph, save_graph
 from cascader.datasets.frames import Frame, graph_from_frames, to_frame, triples_of
-from cascader.datasets.readers import load_graph
 from cascader.datasets.splits import Split, split_triples
 from cascader.datasets.wordnet import read_wordnet
-from cascader.datasets.writers import FORMATS, Format, save_graph
 
 __all__ = [
     "CATALOG",

@@ -1,21 +1,31 @@
-"""Load a graph by its name in the catalog or from its files: a folder, a file of triples, or an archive of either."""
+"""A graph and its files: load it by name, from a folder, a file or an archive; save it so that it loads unchanged.
+
+An empty split has no file; to keep it empty, load with `Split(valid=0, test=0)`.
+"""
 
 import logging
 import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, get_args
 
+from cascader.datasets import rdf
 from cascader.datasets.archives import ARCHIVE_SUFFIXES, unpack
 from cascader.datasets.catalog import CATALOG
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
 from cascader.datasets.splits import Split
-from cascader.datasets.tables import TABLE_SUFFIXES, read_table
+from cascader.datasets.tables import TABLE_SUFFIXES, read_table, write_rows
 from cascader.datasets.texts import Texts, is_text_header
 from cascader.datasets.triples import Index, assemble, read_statements
 from cascader.errors import DataError
-from cascader.graph import KnowledgeGraph
+from cascader.graph import SPLITS, KnowledgeGraph, SplitName
+from cascader.storage import atomic_folder, write_parquet
 
 logger = logging.getLogger(__name__)
+
+Format = Literal["tsv", "csv", "parquet", "ntriples", "turtle"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 _SUFFIXES = (*TABLE_SUFFIXES, *RDF_SUFFIXES)
 #: The file names, without suffix, that say what a file of a folder contains.
@@ -27,6 +37,10 @@ _ROLES = {
     "entities": ("entities", "entity", "nodes", "entity_text", "entity2text"),
     "relations": ("relations", "relation", "relation_text", "relation2text"),
 }
+#: The columns of the tables that are written.
+_TRIPLE = ("head", "relation", "tail")
+_ENTITY = ("id", "name", "description", "type")
+_RELATION = ("id", "name")
 
 
 def load_graph(
@@ -177,3 +191,82 @@ def _read_index(kind: str, path: Path | None) -> Index:
     else:
         ids = texts.add_table(read_table(path, is_text_header))
     return Index(kind, texts, ids, table=str(path))
+
+
+def save_graph(kg: KnowledgeGraph, folder: str | Path, format: Format = "tsv") -> Path:
+    """Save train, valid, test, entities and relations to a new folder, which appears only when it is complete.
+
+    >>> import tempfile
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain")])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saved = save_graph(kg, f"{folder}/drugs", "csv")
+    ...     sorted(path.name for path in saved.iterdir())
+    ['entities.csv', 'relations.csv', 'train.csv']
+    """
+    write = {
+        "tsv": _write_tsv,
+        "csv": _write_csv,
+        "parquet": _write_parquet,
+        "ntriples": _write_nt,
+        "turtle": _write_ttl,
+    }
+    if format not in write:
+        raise DataError(f"there is no format {format!r}. Choose one of: {', '.join(FORMATS)}.")
+    with atomic_folder(Path(folder)) as temporary:
+        write[format](kg, temporary)
+    return Path(folder)
+
+
+def _links(kg: KnowledgeGraph, split: SplitName) -> list[tuple[str, str, str]]:
+    return [
+        (kg.entities[head].id, kg.relations[relation].id, kg.entities[tail].id)
+        for head, relation, tail in kg.split(split).tolist()
+    ]
+
+
+def _write_tables(kg: KnowledgeGraph, write: Callable[[str, Sequence[str], Sequence[Sequence[str]]], None]) -> None:
+    for split in SPLITS:
+        if len(kg.split(split)):
+            write(split, _TRIPLE, _links(kg, split))
+    write("entities", _ENTITY, kg.entities)
+    write("relations", _RELATION, kg.relations)
+
+
+def _write_delimited(kg: KnowledgeGraph, folder: Path, suffix: str, delimiter: str) -> None:
+    def write(name: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        with (folder / f"{name}{suffix}").open("w", encoding="utf-8", newline="") as stream:
+            write_rows(stream, [header, *rows], delimiter)
+
+    _write_tables(kg, write)
+
+
+def _write_tsv(kg: KnowledgeGraph, folder: Path) -> None:
+    _write_delimited(kg, folder, ".tsv", "\t")
+
+
+def _write_csv(kg: KnowledgeGraph, folder: Path) -> None:
+    _write_delimited(kg, folder, ".csv", ",")
+
+
+def _write_parquet(kg: KnowledgeGraph, folder: Path) -> None:
+    def write(name: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        columns = zip(*rows, strict=True) if rows else [[] for _ in header]
+        write_parquet(folder / f"{name}.parquet", dict(zip(header, map(list, columns), strict=True)))
+
+    _write_tables(kg, write)
+
+
+def _write_rdf(kg: KnowledgeGraph, folder: Path, suffix: str) -> None:
+    for split in SPLITS:
+        if len(kg.split(split)):
+            rdf.write_links(folder / f"{split}{suffix}", _links(kg, split))
+    rdf.write_entities(folder / f"entities{suffix}", kg.entities)
+    rdf.write_relations(folder / f"relations{suffix}", kg.relations)
+
+
+def _write_nt(kg: KnowledgeGraph, folder: Path) -> None:
+    _write_rdf(kg, folder, ".nt")
+
+
+def _write_ttl(kg: KnowledgeGraph, folder: Path) -> None:
+    _write_rdf(kg, folder, ".ttl")
