@@ -8,18 +8,7 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import (
-    classify,
-    compare,
-    data,
-    demo,
-    describe,
-    evaluate,
-    fit,
-    predict,
-    report,
-    serve,
-)
+from cascader.cli import classify, data, demo, evaluate, fit, predict, views
 from cascader.cli.console import echo, echo_error, echo_table
 from cascader.errors import CascaderError
 from cascader.events import Event, listening
@@ -40,16 +29,16 @@ app.command()(fit.fit)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(classify.classify)
-app.command()(describe.describe)
-app.command()(report.report)
-app.command()(serve.serve)
-app.command()(compare.baseline)
+app.command()(views.describe)
+app.command()(views.report)
+app.command()(views.serve)
+app.command()(evaluate.baseline)
 # \b keeps an example on one line, so that it can be copied.
 app.command(
     epilog="\b\nExample: cascader compare runs/demo/results/frequency.json runs/demo/results/cascade.json\n\n"
     "`cascader demo` makes both."
-)(compare.compare)
-app.command()(compare.table)
+)(evaluate.compare)
+app.command()(evaluate.table)
 app.command()(demo.demo)
 
 #: The exit code for bad input; 1 is for our bugs.

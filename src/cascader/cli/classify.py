@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cascader.cli.console import echo, echo_table, shortened
+from cascader.cli.console import FormatOption, OutFileOption, chosen_format, echo, echo_table, shortened, write_rows_as
 from cascader.cli.options import RunArgument
-from cascader.cli.outputs import FormatOption, OutFileOption, chosen_format, write_rows_as
 from cascader.cli.predict import KeepGoingOption, readable
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cascader.cli.compare import echo_evaluations
 from cascader.cli.console import echo
+from cascader.cli.evaluate import echo_evaluations
 from cascader.cli.predict import echo_answers
 from cascader.datasets import Counts, load_graph
 from cascader.evaluation import Evaluation, evaluate

@@ -1,21 +1,32 @@
-"""`cascader evaluate`: measure a run."""
+"""`cascader evaluate`, `baseline`, `table` and `compare`: measure a run, print figures, and compare them."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cascader.cli.compare import echo_evaluations
-from cascader.cli.console import echo
+from cascader.cli.console import echo, echo_table
 from cascader.cli.options import (
     FilteringOption,
+    OpenedGraph,
     PairsOption,
     ProcessesOption,
     RunArgument,
     SplitOption,
     TimeLimitOption,
     budget_of,
+    with_graph_options,
 )
+from cascader.evaluation import METRICS, Evaluation
+from cascader.evaluation import compare as compare_evaluations
+from cascader.evaluation import evaluate as evaluate_scorer
+from cascader.evaluation.metrics import CONFIDENCE
+from cascader.evaluation.tables import results_table
+from cascader.models import Frequency
+
+OutOption = Annotated[Path, typer.Option("--out", help="The folder for <graph>/frequency.json and its ranks.")]
+EvaluationArgument = Annotated[Path, typer.Argument(help="An evaluation's .json, with its .ranks.parquet next to it.")]
 
 
 def evaluate(
@@ -68,3 +79,86 @@ def evaluate(
     path = evaluation.save(out or run / "results")
     echo_evaluations([evaluation])
     echo(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
+
+
+@with_graph_options
+def baseline(graph: OpenedGraph, out: OutOption = Path("runs/results"), split: SplitOption = "test") -> None:
+    """Measure the baseline: how well the most frequent answers do, without any model.
+
+    Example: cascader baseline wordnet
+    """
+    evaluation = evaluate_scorer(Frequency().fit(graph.kg), graph.kg, split)
+    path = evaluation.save(out / graph.kg.name)
+    echo_evaluations([evaluation])
+    echo(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
+
+
+def table(
+    folder: Annotated[Path, typer.Argument(help="A folder with a folder of results for each graph.")] = Path("results"),
+) -> None:
+    """Print all results in a folder as a Markdown table, next to the paper's figures.
+
+    Example: cascader table runs/results
+
+    `cascader baseline` writes its results there.
+    """
+    typer.echo(results_table(folder), nl=False)
+
+
+def compare(
+    first: EvaluationArgument,
+    second: EvaluationArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+) -> None:
+    """Compare two evaluations of the same queries: figures, intervals, and whether the difference is chance."""
+    comparison = compare_evaluations(Evaluation.load(first), Evaluation.load(second))
+    if as_json:
+        typer.echo(json.dumps(comparison.as_dict(), indent=2))
+        return
+    names = [comparison.first.name, comparison.second.name]
+    if names[0] == names[1]:
+        names = [str(first), str(second)]
+    rows = [
+        [
+            metric,
+            _with_interval(comparison.first.metrics[metric], comparison.first.intervals[metric]),
+            _with_interval(comparison.second.metrics[metric], comparison.second.intervals[metric]),
+            _with_interval(difference.value, difference.interval, signed=True),
+            f"{difference.p_value:.4f}",
+        ]
+        for metric, difference in comparison.differences.items()
+    ]
+    echo(f"{comparison.first.dataset}, {comparison.first.split}, {comparison.first.metrics.queries:,} queries")
+    echo_table(["metric", *names, "difference", "p"], rows)
+    _echo_slices_beside(comparison.first, comparison.second, "side")
+    echo(
+        f"In brackets: {CONFIDENCE:.0%} bootstrap intervals. p: how often chance alone makes a difference this large "
+        "(paired randomization test)."
+    )
+
+
+def echo_evaluations(evaluations: list[Evaluation]) -> None:
+    """Print the figures of several evaluations of the same queries."""
+    rows = [
+        [each.name, *(_with_interval(each.metrics[metric], each.intervals[metric]) for metric in METRICS)]
+        for each in evaluations
+    ]
+    first = evaluations[0]
+    echo(f"{first.dataset}, {first.split}, {first.metrics.queries:,} queries")
+    echo_table(["scorer", *METRICS], rows)
+
+
+def _with_interval(value: float, interval: tuple[float, float], signed: bool = False) -> str:
+    digits = 1 if max(abs(value), *map(abs, interval)) >= 10 else 4
+    sign = "+" if signed else ""
+    low, high = interval
+    return f"{value:{sign}.{digits}f} [{low:{sign}.{digits}f}, {high:{sign}.{digits}f}]"
+
+
+def _echo_slices_beside(first: Evaluation, second: Evaluation, way: str) -> None:
+    rows = [
+        [label, f"{metrics.queries:,}", f"{metrics['mrr']:.4f}", f"{second.slices[way][label]['mrr']:.4f}"]
+        for label, metrics in first.slices[way].items()
+    ]
+    columns = [way, "queries", "mrr, first", "mrr, second"]
+    echo_table(columns, rows, numbers=columns[1:])

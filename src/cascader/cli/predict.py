@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from cascader.cli.console import echo, echo_error, echo_table, shortened
+from cascader.cli.console import (
+    FormatOption,
+    OutFileOption,
+    chosen_format,
+    echo,
+    echo_error,
+    echo_table,
+    shortened,
+    write_rows_as,
+)
 from cascader.cli.options import PairsOption, RunArgument, TimeLimitOption, budget_of
-from cascader.cli.outputs import FormatOption, OutFileOption, chosen_format, write_rows_as
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Side
 

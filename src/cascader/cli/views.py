@@ -1,10 +1,14 @@
-"""`cascader describe`: show what a run consists of, and its speed on this machine."""
+"""`cascader describe`, `report` and `serve`: show a fitted run."""
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from cascader.cli.console import echo, echo_table
-from cascader.cli.options import RunArgument
+from cascader.cli.options import ProcessesOption, RunArgument
+from cascader.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from cascader.graph import KnowledgeGraph
@@ -60,3 +64,48 @@ def _pairs_per_second(model: "Model", kg: "KnowledgeGraph") -> float:
     started = time.perf_counter()
     pairs = work(queries)
     return pairs / (time.perf_counter() - started)
+
+
+def report(
+    run: RunArgument,
+    out: Annotated[Path | None, typer.Option("--out", help="The folder for the report. [default: RUN/report]")] = None,
+    processes: ProcessesOption = 1,
+) -> None:
+    """Write one page about a run: figures, what accuracy costs, what each tier adds, and where it fails.
+
+    Example: cascader report runs/demo
+
+    `cascader demo` makes that run.
+    """
+    from cascader.runs import load_run
+    from cascader.scoring.engine import LocalEngine
+
+    with LocalEngine(processes) as engine:
+        page = load_run(run).report(out, engine)
+    echo(f"Written to {page} and {page.with_suffix('.json')}.")
+
+
+def serve(
+    run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` wrote.")],
+    host: Annotated[
+        str, typer.Option("--host", help="The address to serve on; 0.0.0.0 lets other machines connect.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 picks any free one.")] = 8000,
+    token: Annotated[
+        str,
+        typer.Option("--token", envvar="CASCADER_TOKEN", help="A secret that every request to the API must send."),
+    ] = "",
+) -> None:
+    """Serve a run as a web page for asking and exploring, and as a JSON API.
+
+    Example: cascader serve runs/demo --port 8000
+    """
+    try:
+        from cascader.serve import serve as serve_run
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette"):
+            raise
+        raise MissingExtraError(
+            f'serving needs {error.name}, which is not installed. Install it with: pip install "cascader[serve]"'
+        ) from error
+    serve_run(run, host=host, port=port, token=token, ready=lambda url: echo(f"Serving {run} at {url}"))
