@@ -14,9 +14,9 @@ from cascader.graph import KnowledgeGraph
 from cascader.report import analyze, write_report
 from cascader.report.inputs import ReportInputs
 from cascader.report.sections import SECTIONS
-from cascader.report.sections.coverage import _by_chance
-from cascader.report.sections.distributions import _curve
-from cascader.report.sections.margins import _by_rank, _margin
+from cascader.report.sections.diversity import _curve
+from cascader.report.sections.reliability import _by_chance
+from cascader.report.sections.weights import _by_rank, _margin
 from cascader.tuning import TuningResult, tune
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from cascader.cascade import Alpha, Cascade, Tier, mask_known
-from cascader.cascade.pruners import TopK
+from cascader.cascade.pruners import Capped, Pruner, TopK
 from cascader.evaluation import Evaluation
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.report.pruners import candidate_limit, describe_pruner, kind_of
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
 from cascader.tuning import Trial, TuningResult
@@ -143,3 +142,39 @@ class ReportInputs:
 def _merit(trial: Trial) -> tuple[float, float]:
     """Accuracy first; among trials that differ only by rounding, the fastest."""
     return round(trial.mrr, 6), -trial.seconds_per_query
+
+
+# What is asked of a pruner; a kind that the report has never heard of is just one more.
+
+
+def uncapped(pruner: Pruner) -> Pruner:
+    """The pruner itself, without the limit that tuning puts on it."""
+    return pruner.pruner if isinstance(pruner, Capped) else pruner
+
+
+def kind_of(pruner: Pruner | None) -> str:
+    """The kind of a pruner, such as "static" or "conformal"; "everyone" without one. Limits do not count."""
+    return "everyone" if pruner is None else uncapped(pruner).kind
+
+
+def describe_pruner(pruner: Pruner | None) -> str:
+    """Describe a pruner in a few words.
+
+    >>> from cascader.cascade.pruners import DynamicTopK, TopK
+    >>> describe_pruner(TopK(50)), describe_pruner(Capped(100, DynamicTopK(0.9)))
+    ('the best 50', 'dynamic, quantile 0.9, at most 100')
+    """
+    return "everyone" if pruner is None else str(pruner)
+
+
+def candidate_limit(pruner: Pruner | None) -> int:
+    """How many candidates a pruner keeps at most; 0 if it sets no limit."""
+    limit: Any = None if pruner is None else pruner.as_dict().get("k")
+    return limit if isinstance(limit, int) else 0
+
+
+def target_share(pruner: Pruner) -> float | None:
+    """The share of gold answers that a pruner is meant to keep; None if it has no such target."""
+    settings = pruner.as_dict()
+    share: float | None = settings.get("coverage", settings.get("quantile"))
+    return share

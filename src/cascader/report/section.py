@@ -1,13 +1,22 @@
-"""The building blocks of a section: text, figures and tables, and how numbers are written in them."""
+"""The building blocks of a section: text, figures and tables, and how numbers, tiers and pruners are written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from cascader.graph import FloatArray
+from cascader.report.inputs import ReportInputs
 from cascader.report.plots import Chart
 
 #: A section's numbers as `report.json` holds them.
 Numbers = Mapping[str, Any]
+
+_MIN_SAMPLES = 3  # a line through two points always fits
+#: The order and colors of the kinds we know; others follow by name.
+_KNOWN_KINDS = ("top_k", "static", "dynamic", "conformal", "budgeted")
+_LABELS = {"top_k": "same for all"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,38 @@ class Section:
     tables: Sequence[Table] = ()
 
 
+@dataclass(frozen=True)
+class Part:
+    """A section to be: its key in `report.json`, its title, what computes its numbers, and what writes it from them."""
+
+    key: str
+    title: str
+    numbers: Callable[[ReportInputs], dict[str, Any]]  # what the section shows, or `skipped(reason)`
+    section: Callable[[Numbers], Section]  # the section, made from its numbers alone
+
+    def write(self, numbers: Numbers) -> Section:
+        """The section, or one sentence that says why it was skipped."""
+        if "skipped" in numbers:
+            return Section(self.title, [f"Skipped: {numbers['skipped']}"])
+        return self.section(numbers)
+
+
+def skipped(reason: str) -> dict[str, str]:
+    """The numbers of a section that cannot be computed: one sentence that says why."""
+    return {"skipped": reason}
+
+
+def pearson(first: FloatArray, second: FloatArray) -> float | None:
+    """Pearson's correlation coefficient; None if either side is constant or there are too few samples.
+
+    >>> pearson(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
+    1.0
+    """
+    if len(first) < _MIN_SAMPLES or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return None
+    return float(np.corrcoef(first, second)[0, 1].round(12))
+
+
 def mrr_text(value: float | None) -> str:
     """Format a metric between 0 and 1."""
     return "" if value is None else f"{value:.4f}"
@@ -72,3 +113,23 @@ def seconds_text(value: float | None) -> str:
     if value < 1:
         return f"{1000 * value:.2g} ms" if value < 0.1 else f"{1000 * value:.0f} ms"
     return f"{value:.1f} s" if value < 100 else f"{value:,.0f} s"
+
+
+def kind_label(kind: str) -> str:
+    """How a chart's legend names a kind of pruner.
+
+    >>> kind_label("top_k"), kind_label("never_seen")
+    ('same for all', 'never seen')
+    """
+    return _LABELS.get(kind, kind.replace("_", " "))
+
+
+def colors_by_kind(kinds: Iterable[str]) -> dict[str, int]:
+    """A series number for each kind that occurs, in the order of the legend; the kinds we know keep their color.
+
+    >>> colors_by_kind(["never_seen", "dynamic", "top_k"])
+    {'top_k': 0, 'dynamic': 2, 'never_seen': 5}
+    """
+    found = set(kinds) - {"everyone"}
+    every_kind = [*_KNOWN_KINDS, *sorted(found.difference(_KNOWN_KINDS))]
+    return {kind: color for color, kind in enumerate(every_kind) if kind in found}

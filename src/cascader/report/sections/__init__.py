@@ -1,72 +1,42 @@
-"""The sections of a report, one module each: `numbers` computes, `section` writes, and `TITLE` heads it.
+"""The sections of a report; each is a `Part`, which computes its numbers and writes it from them alone.
 
-A new section is a new module and one entry in `SECTIONS`; its module's name is its key in `report.json`.
+A new section is a new part and one entry in `_PARTS`.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 from cascader.report.inputs import ReportInputs
-from cascader.report.section import Numbers, Section
-from cascader.report.sections import (
-    budgets,
-    correlations,
-    coverage,
-    distributions,
-    main_table,
-    margins,
-    pareto,
-    reliability,
-    slices,
-    tiers,
-    weights,
-)
+from cascader.report.section import Numbers, Part, Section
+from cascader.report.sections.costs import BUDGETS, PARETO
+from cascader.report.sections.diversity import CORRELATIONS, DISTRIBUTIONS
+from cascader.report.sections.reliability import COVERAGE, RELIABILITY
+from cascader.report.sections.results import MAIN_TABLE, SLICES, TIERS
+from cascader.report.sections.weights import MARGINS, WEIGHTS
 
 __all__ = ["SECTIONS", "compute_sections", "write_sections"]
 
-
-class SectionModule(Protocol):
-    """What a module of this package offers."""
-
-    __name__: str
-    TITLE: str
-
-    def numbers(self, inputs: ReportInputs) -> dict[str, Any]:
-        """What the section shows, or `skipped(reason)`."""
-        ...
-
-    def section(self, numbers: Numbers) -> Section:
-        """The section, made from its numbers alone."""
-        ...
-
-
 #: In the order of the page.
-_MODULES: tuple[SectionModule, ...] = (
-    main_table,
-    pareto,
-    budgets,
-    weights,
-    margins,
-    correlations,
-    distributions,
-    coverage,
-    reliability,
-    tiers,
-    slices,
+_PARTS = (
+    MAIN_TABLE,
+    PARETO,
+    BUDGETS,
+    WEIGHTS,
+    MARGINS,
+    CORRELATIONS,
+    DISTRIBUTIONS,
+    COVERAGE,
+    RELIABILITY,
+    TIERS,
+    SLICES,
 )
-SECTIONS: dict[str, SectionModule] = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+SECTIONS: dict[str, Part] = {part.key: part for part in _PARTS}
 
 
 def compute_sections(inputs: ReportInputs) -> dict[str, dict[str, Any]]:
     """The numbers of every section, by key."""
-    return {key: module.numbers(inputs) for key, module in SECTIONS.items()}
+    return {key: part.numbers(inputs) for key, part in SECTIONS.items()}
 
 
 def write_sections(numbers: Numbers) -> dict[str, Section]:
     """Every section that there are numbers for, by key."""
-    return {key: _written(module, numbers[key]) for key, module in SECTIONS.items() if key in numbers}
-
-
-def _written(module: SectionModule, numbers: Numbers) -> Section:
-    if "skipped" in numbers:
-        return Section(module.TITLE, [f"Skipped: {numbers['skipped']}"])
-    return module.section(numbers)
+    return {key: part.write(numbers[key]) for key, part in SECTIONS.items() if key in numbers}

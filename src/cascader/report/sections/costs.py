@@ -1,19 +1,28 @@
-"""What accuracy costs: every cascade that was tried on valid."""
+"""What accuracy costs: every cascade that was tried on valid, and the best within a budget of pairs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cascader.report.inputs import ReportInputs
-from cascader.report.jsonable import skipped
 from cascader.report.plots import Chart, Series
-from cascader.report.pruners import colors_by_kind, kind_label
-from cascader.report.section import Figure, Numbers, Section, joined, mrr_text, seconds_text
-from cascader.tuning import COSTS, pareto_front
+from cascader.report.section import (
+    Cell,
+    Figure,
+    Numbers,
+    Part,
+    Section,
+    Table,
+    colors_by_kind,
+    joined,
+    kind_label,
+    mrr_text,
+    seconds_text,
+    skipped,
+)
+from cascader.tuning import COSTS, Budget, pareto_front
 
-TITLE = "What accuracy costs"
 
-
-def numbers(inputs: ReportInputs) -> dict[str, Any]:
+def pareto_numbers(inputs: ReportInputs) -> dict[str, Any]:
     """MRR on valid against pairs and seconds per query for every trial, and the best trials at each cost."""
     if len(inputs.trials) < 2:
         return skipped(inputs.why_no_choice)
@@ -21,7 +30,7 @@ def numbers(inputs: ReportInputs) -> dict[str, Any]:
     return {"points": [inputs.describe_trial(trial) for trial in inputs.trials], "envelope": envelope}
 
 
-def section(numbers: Numbers) -> Section:
+def pareto_section(numbers: Numbers) -> Section:
     """MRR against pairs for each set of tiers that reads pairs, and against time for all of them."""
     points = numbers["points"]
     first, best = points[0], max(points, key=_merit)
@@ -33,7 +42,7 @@ def section(numbers: Numbers) -> Section:
     )
     reading = _distinct(point["tiers"] for point in points if point["kind"] != "everyone")
     figures = [_by_kind(points, tiers, number) for number, tiers in enumerate(reading)]
-    return Section(TITLE, [text], [*figures, _by_tiers(points, numbers["envelope"]["seconds_per_query"])])
+    return Section(PARETO.title, [text], [*figures, _by_tiers(points, numbers["envelope"]["seconds_per_query"])])
 
 
 def _merit(point: Numbers) -> tuple[float, float]:
@@ -91,3 +100,53 @@ def _in_milliseconds(points: Sequence[Numbers]) -> list[Numbers]:
 def _line(label: str, points: Sequence[Numbers], cost: str, color: int) -> Series:
     ordered = sorted(points, key=lambda point: point[cost])
     return Series(label, [point[cost] for point in ordered], [point["valid_mrr"] for point in ordered], color)
+
+
+PARETO = Part("pareto", "What accuracy costs", pareto_numbers, pareto_section)
+
+
+_PAIRS = (0, 1, 2, 5, 10, 20, 50, 100)
+
+
+def budgets_numbers(inputs: ReportInputs) -> dict[str, Any]:
+    """For each number of pairs that may be read per query, the best trial within it."""
+    if inputs.tuned is None:
+        return skipped(inputs.why_no_choice)
+    if not inputs.read_top:
+        return skipped("No tier of this run reads pairs, so a budget of pairs makes no difference.")
+    plans = {pairs: inputs.tuned.plan(Budget(pairs=pairs), query_count=1) for pairs in _PAIRS}
+    return {"rows": [{"budget": pairs, **inputs.describe_trial(plan.trial)} for pairs, plan in plans.items()]}
+
+
+def budgets_section(numbers: Numbers) -> Section:
+    """What each budget buys."""
+    rows = numbers["rows"]
+    columns = ["pairs allowed", "tiers", "candidates", "pairs read", "time", "valid MRR"]
+    cells = [
+        [
+            f"{row['budget']}",
+            joined(row["tiers"]),
+            row["pruner"],
+            f"{row['pairs_per_query']:.1f}",
+            seconds_text(row["seconds_per_query"]),
+            Cell(mrr_text(row["valid_mrr"]), row["valid_mrr"]),
+        ]
+        for row in rows
+    ]
+    text = f"Pairs and times are per query. {_gain(rows)}"
+    return Section(BUDGETS.title, [text], tables=[Table(columns, cells, numbers=[columns[0], *columns[3:]])])
+
+
+def _gain(rows: list[Numbers]) -> str:
+    least, most = rows[0], rows[-1]
+    gain = most["valid_mrr"] - least["valid_mrr"]
+    if gain <= 0:
+        return "Reading pairs does not raise the MRR on valid."
+    enough = next(row for row in rows if row["valid_mrr"] - least["valid_mrr"] >= gain / 2)
+    return (
+        f"From {least['budget']} to {most['budget']} pairs, the MRR on valid rises by {gain:.4f}; a budget of "
+        f"{enough['budget']} gives half of that gain or more."
+    )
+
+
+BUDGETS = Part("budgets", "The best within a budget", budgets_numbers, budgets_section)
