@@ -3,6 +3,7 @@
 import json
 import re
 import zipfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,11 @@ import pytest
 
 from cascader.datasets import CATALOG, Counts, Split, load_graph
 from cascader.errors import DataError
+from cascader.graph import SPLITS
 from tests.conftest import MIRROR
+
+#: Triples of each split of a benchmark that only its texts are read from.
+_SMALL = 100
 
 BENCHMARKS = [name for name, dataset in CATALOG.items() if dataset.sources]
 
@@ -38,6 +43,19 @@ def benchmark():
             return load_graph(name)
 
     return load
+
+
+@pytest.fixture
+def small_codex_m(mirror, tmp_path, monkeypatch):
+    """CoDEx-M with the first triples of its real files, in a mirror of its own: its texts come as they do for all."""
+    for split in SPLITS:
+        first = (mirror / f"codex-m-{split}.txt").read_text().splitlines()[:_SMALL]
+        (tmp_path / f"codex-m-{split}.txt").write_text("\n".join(first))
+    (tmp_path / "codex-relations-en.json").symlink_to((mirror / "codex-relations-en.json").resolve())
+    monkeypatch.setenv("CASCADER_MIRROR", str(tmp_path))
+    monkeypatch.setattr("urllib.request.urlopen", _no_network)
+    unchecked = tuple(replace(source, sha256=None, size=None) for source in CATALOG["codex-m"].sources)
+    return replace(CATALOG["codex-m"], sources=unchecked, counts=None)
 
 
 def test_every_benchmark_of_the_paper_is_there_with_its_home_sum_and_license():
@@ -108,41 +126,28 @@ class TestTraps:
         assert (irons.name, irons.description) == ("Jeremy Irons", "Jeremy John Irons is an English actor.")
         assert all(relation.name != relation.id for relation in kg.relations)
 
-    def test_codex_m_goes_on_without_its_texts_and_says_so(self, mirror, caplog, monkeypatch):
-        monkeypatch.setattr("urllib.request.urlopen", _no_network)
-        kg = load_graph("codex-m")
+    def test_codex_m_goes_on_without_its_texts_and_says_so(self, small_codex_m, caplog):
+        kg = small_codex_m.load()
         assert kg.relations[0].name == "cast member"
         assert kg.entities[0].name == kg.entities[0].id
         assert "codex-m: continuing without its texts. cannot download codex-entities-en.json" in caplog.text
 
-    def test_codex_m_reads_its_texts_where_they_are(self, mirror, tmp_path, monkeypatch):
-        for source in CATALOG["codex-m"].sources:
-            (tmp_path / source.file).symlink_to(mirror.resolve() / source.file)
-        ids = {line.split("\t")[i] for s in ("train", "valid", "test") for line in _lines(mirror, s) for i in (0, 2)}
+    def test_codex_m_reads_its_texts_where_they_are(self, small_codex_m, tmp_path):
+        ids = {entity.id for entity in small_codex_m.load().entities}
         texts = {id_: {"label": f"name of {id_}", "description": "short"} for id_ in ids}
         (tmp_path / "codex-entities-en.json").write_text(json.dumps(texts))
         with zipfile.ZipFile(tmp_path / "codex-extracts-en.zip", "w") as archive:
             archive.writestr("extracts/Q1041.txt", "a long article")
-        monkeypatch.setenv("CASCADER_MIRROR", str(tmp_path))
-        kg = load_graph("codex-m")
+        kg = small_codex_m.load()
         entity = kg.entities[kg.entity_index("Q1041")]
         assert (entity.name, entity.description) == ("name of Q1041", "short. a long article")
 
     @pytest.mark.parametrize("content", ["{}", "<html>log in first</html>", '{"Q1041": {"label": 7}}'])
-    def test_codex_m_goes_on_without_texts_that_are_something_else(
-        self, mirror, tmp_path, monkeypatch, caplog, content
-    ):
-        for source in CATALOG["codex-m"].sources:
-            (tmp_path / source.file).symlink_to(mirror.resolve() / source.file)
+    def test_codex_m_goes_on_without_texts_that_are_something_else(self, small_codex_m, tmp_path, caplog, content):
         (tmp_path / "codex-entities-en.json").write_text(content)
         (tmp_path / "codex-extracts-en.zip").write_text(content)
-        monkeypatch.setenv("CASCADER_MIRROR", str(tmp_path))
-        assert load_graph("codex-m").entities[0].description == ""
+        assert small_codex_m.load().entities[0].description == ""
         assert "continuing without its texts" in caplog.text
-
-
-def _lines(mirror, split):
-    return (mirror / f"codex-m-{split}.txt").read_text().splitlines()
 
 
 def _no_network(*args, **options):
