@@ -104,9 +104,12 @@ class CrossEncoder(TextModel):
         if self._encoder.has_single_joint_layer:  # there is next to nothing to speed up
             return
         float32, before = self._layers, validate()
+        if before is None:  # there is nothing to check it on
+            self.history_.int8 = Int8Check(None, None, is_used=False)
+            return
         self._layers = in_int8(UpperLayers(self._encoder.upper, self._head).eval(), self._base.width)
         after = validate()
-        is_used = before is not None and after is not None and abs(before - after) < _INT8_LOSS
+        is_used = after is not None and abs(before - after) < _INT8_LOSS
         if not is_used:
             self._layers = float32
         self.history_.int8 = Int8Check(before, after, is_used)
