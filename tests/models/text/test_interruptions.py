@@ -1,11 +1,10 @@
 """Language model tiers that are killed: they go on to the very same weights, the optimizer's memory included."""
 
 import json
-import os
-import signal
+import random
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,8 +14,8 @@ from safetensors.torch import load_file
 from cascader.graph import KnowledgeGraph
 from cascader.models import Frequency
 from cascader.models.text import CrossEncoder, DualEncoder
-from tests.models.embeddings.test_training import chosen_delay
 
+ROOT = Path(__file__).parents[3]
 DUAL = {"dim": 8, "hidden": 16, "batch_size": 4, "valid_every": 5, "patience": 10**6}
 CROSS = {
     "queries_per_round": 8,
@@ -34,12 +33,26 @@ TIERS = {
 }
 LENGTH = {DualEncoder: "epochs", CrossEncoder: "rounds"}
 
+#: Trains tier after tier in children, each of them killed during an epoch, a validation or a checkpoint.
 KILLED = """
-import sys
+import os, random, signal, sys, time
+from pathlib import Path
+import transformers  # loaded here, once, and not in every child
 import cascader.models.training.loop as loop
-from tests.models.text.test_interruptions import train
+from tests.models.text.test_interruptions import TIERS, train
+
 loop._SECONDS_BETWEEN_CHECKPOINTS = 0
-train(sys.argv[1], sys.argv[2], sys.argv[3], length=10**6)
+tiny_model, folder, draw = sys.argv[1], Path(sys.argv[2]), random.Random(int(sys.argv[3]))
+for name in TIERS:
+    child = os.fork()
+    if child == 0:
+        train(name, tiny_model, folder / name, length=10**6)
+    deadline = time.monotonic() + 120
+    while not (folder / name / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(draw.uniform(0, 0.5))
+    os.kill(child, signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 """
 
 
@@ -53,11 +66,20 @@ def train(name, tiny_model, folder, length):
     )
 
 
+@pytest.fixture(scope="module")
+def killed_at_random_moments(tiny_model, tmp_path_factory):
+    """The seed of the moments, and a folder with what each tier left behind."""
+    folder, seed = tmp_path_factory.mktemp("killed"), random.randrange(2**32)
+    subprocess.run([sys.executable, "-c", KILLED, tiny_model, str(folder), str(seed)], cwd=ROOT, check=True)
+    return seed, folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TIERS)
-def test_killed_at_any_moment_it_goes_on_to_the_same_weights(name, tiny_model, tmp_path):
-    killed, uninterrupted = tmp_path / "killed", tmp_path / "uninterrupted"
-    kill_at_a_random_moment(name, tiny_model, killed)
+def test_killed_at_any_moment_it_goes_on_to_the_same_weights(name, tiny_model, killed_at_random_moments, tmp_path):
+    seed, folder = killed_at_random_moments
+    sys.stdout.write(f"killed after delays drawn with seed {seed}\n")  # pytest shows it if the test fails
+    killed, uninterrupted = folder / name, tmp_path / "uninterrupted"
     length = epochs_done(killed) + 3
     resumed, whole = (train(name, tiny_model, folder, length) for folder in (killed, uninterrupted))
     assert resumed.history_.losses == whole.history_.losses
@@ -67,17 +89,6 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_weights(name, tiny_model, t
         model.save(folder)
     for saved in ("model.safetensors", "encoder/model.safetensors"):
         assert_same_tensors(killed / saved, uninterrupted / saved)
-
-
-def kill_at_a_random_moment(name, tiny_model, folder):
-    checkpoint = folder / "checkpoint.safetensors"
-    process = subprocess.Popen([sys.executable, "-c", KILLED, name, tiny_model, str(folder)])
-    deadline = time.monotonic() + 120
-    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(chosen_delay(most=0.5))  # during an epoch, a validation or a checkpoint
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
 
 
 def epochs_done(folder):
