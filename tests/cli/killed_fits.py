@@ -8,9 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-import transformers  # noqa: F401 - loaded here, once, and not in every child
+# Loaded here, once, and not in every child.
+from transformers import BertModel, PreTrainedTokenizerFast  # noqa: F401
 
 import cascader.models.costs as costs
+import cascader.models.embeddings
+import cascader.models.text
+import cascader.runs  # noqa: F401
 from cascader.cli.app import app
 from cascader.models.training import loop
 

@@ -1,7 +1,6 @@
 """A disk that is full while a checkpoint is written: a sentence, exit code 2, and the same command resumes."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -13,9 +12,12 @@ from safetensors.torch import load_file
 from tests.cli.conftest import call_once, setting_options
 
 pytestmark = pytest.mark.slow
-#: The command line as it is, with a checkpoint after every epoch, on a disk that may be full after the third.
+#: The command line as it is, once for each tier in a child, with a checkpoint after every epoch, on a disk that is full
+#: after the third.
 MAIN = """
-import os, resource
+import json, os, resource, sys
+import cascader.runs
+from transformers import BertModel, PreTrainedTokenizerFast  # loaded here, once, and not in every child
 import cascader.models.costs as costs
 import cascader.models.training.loop as loop
 from cascader.cli import main
@@ -23,15 +25,24 @@ from cascader.models.training.loop import Checkpoint
 
 loop._SECONDS_BETWEEN_CHECKPOINTS = 0
 costs._SECONDS = 0.02
-save = Checkpoint.save
+save, folder = Checkpoint.save, sys.argv[1]
 
 def save_and_fill_the_disk(self, tensors, progress):
     save(self, tensors, progress)
-    if self.path.parent.name == os.environ.get("FULL_FOR") and progress["epochs"] == 3:
+    if self.path.parent.name == tier and progress["epochs"] == 3:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 Checkpoint.save = save_and_fill_the_disk
-main()
+codes = {}
+for tier, command in json.loads(sys.argv[2]).items():
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(f"{folder}/{tier}.errors", os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
+        sys.argv = ["cascader", *command]
+        main()
+    codes[tier] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+with open(f"{folder}/codes.json", "w") as file:
+    json.dump(codes, file)
 """
 TIERS = {
     "kge": ("epochs=6", "dim=16", "valid_every=2"),
@@ -40,7 +51,7 @@ TIERS = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def command(likes, tiny_model):
     """The arguments that train a tier in a folder."""
 
@@ -54,16 +65,22 @@ def command(likes, tiny_model):
     return command
 
 
+@pytest.fixture(scope="module")
+def stopped_runs(command, tmp_path_factory):
+    """A folder with the runs that a full disk has stopped, by tier, their errors and exit codes."""
+    folder = tmp_path_factory.mktemp("full-disk")
+    stopping = json.dumps({tier: command(tier, folder / tier) for tier in TIERS})
+    subprocess.run([sys.executable, "-c", MAIN, str(folder), stopping], check=True, capture_output=True)
+    return folder
+
+
 @pytest.mark.parametrize("tier", TIERS)
-def test_a_full_disk_keeps_the_last_checkpoint_and_the_same_command_resumes(tier, command, tmp_path):
-    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
-    environment = {**os.environ, "FULL_FOR": tier}
-    first = subprocess.run(
-        [sys.executable, "-c", MAIN, *command(tier, stopped)], capture_output=True, text=True, env=environment
-    )
+def test_a_full_disk_keeps_the_last_checkpoint_and_the_same_command_resumes(tier, command, stopped_runs, tmp_path):
+    stopped, whole = stopped_runs / tier, tmp_path / "whole"
     checkpoint = stopped / "tiers" / tier / "checkpoint.safetensors"
-    assert first.returncode == 2
-    assert first.stderr == f"error: cannot write {checkpoint}: File too large. Existing files are unchanged.\n"
+    assert json.loads((stopped_runs / "codes.json").read_text())[tier] == 2
+    errors = (stopped_runs / f"{tier}.errors").read_text()
+    assert errors == f"error: cannot write {checkpoint}: File too large. Existing files are unchanged.\n"
     assert [path.name for path in checkpoint.parent.iterdir()] == ["checkpoint.safetensors"]
     with safe_open(checkpoint, framework="pt") as file:
         assert json.loads(file.metadata()["cascader"])["progress"]["epochs"] == 3

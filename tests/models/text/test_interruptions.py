@@ -37,7 +37,8 @@ LENGTH = {DualEncoder: "epochs", CrossEncoder: "rounds"}
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-import transformers  # loaded here, once, and not in every child
+import cascader.runs
+from transformers import BertModel, PreTrainedTokenizerFast  # loaded here, once, and not in every child
 import cascader.models.training.loop as loop
 from tests.models.text.test_interruptions import TIERS, train
 
