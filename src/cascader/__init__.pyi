@@ -43,6 +43,7 @@ from .models.embeddings import RotatE as RotatE
 from .models.embeddings import TransE as TransE
 from .models.embeddings import read_embedding as read_embedding
 from .models.model import Model as Model
+from .models.plausibility import Plausibility as Plausibility
 from .models.registry import register as register
 from .models.text import CrossEncoder as CrossEncoder
 from .models.text import DualEncoder as DualEncoder

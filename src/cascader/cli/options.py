@@ -113,11 +113,14 @@ def parsed_settings(settings: Sequence[str], tiers: Sequence[str]) -> dict[str, 
         tier = tier if dot else tiers[0]
         if tier not in parsed:
             raise SettingsError(f"--set {setting!r} is for the tier {tier!r}, but the tiers are: {', '.join(tiers)}.")
-        parsed[tier][inner] = _number_or_text(value.strip())
+        parsed[tier][inner] = _parsed(value.strip())
     return parsed
 
 
-def _number_or_text(value: str) -> int | float | str:
+def _parsed(value: str) -> bool | int | float | str:
+    """Read true or false, a number, or else text."""
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
     for kind in (int, float):
         try:
             return kind(value)

@@ -12,6 +12,7 @@ from cascader.models.model import Model, read_model_json
 #: The built-in models, imported when they are first asked for: most need torch, and some transformers.
 _BUILT_IN = {
     "frequency": "cascader.models.frequency:Frequency",
+    "plausibility": "cascader.models.plausibility:Plausibility",
     "rescal": "cascader.models.embeddings.interactions:RESCAL",
     "transe": "cascader.models.embeddings.interactions:TransE",
     "complex": "cascader.models.embeddings.interactions:ComplEx",

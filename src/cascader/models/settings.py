@@ -21,7 +21,8 @@ class Between:
 class Settings:
     """The base of all settings; a subclass is a frozen dataclass in which every field has a default.
 
-    Numbers are `Annotated[int, Between(...)]` or `Annotated[float, Between(...)]`, choices are a `Literal`.
+    Numbers are `Annotated[int, Between(...)]` or `Annotated[float, Between(...)]`, choices are a `Literal`, and what is
+    on or off is a `bool`.
     """
 
     def __post_init__(self) -> None:
@@ -43,7 +44,7 @@ class Settings:
 
     @classmethod
     def kinds(cls) -> dict[str, Any]:
-        """The type of each setting without its bounds: `int`, `float`, `str`, or a `Literal`."""
+        """The type of each setting without its bounds: `int`, `float`, `str`, `bool`, or a `Literal`."""
         return {name: _bare(hint) for name, hint in _hints(cls).items()}
 
 
@@ -61,6 +62,8 @@ def _check(name: str, value: object, hint: object) -> None:
     kind = _bare(hint)
     if get_origin(kind) is Literal and value not in get_args(kind):
         raise SettingsError(f"{name} is {value!r}, expected one of: {', '.join(map(str, get_args(kind)))}.")
+    if kind is bool and not isinstance(value, bool):
+        raise SettingsError(f"{name} is {value!r}, expected true or false.")
     if kind is str and not isinstance(value, str):
         raise SettingsError(f"{name} is {value!r}, expected a string.")
     for bounds in getattr(hint, "__metadata__", ()):
