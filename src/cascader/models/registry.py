@@ -13,6 +13,7 @@ from cascader.models.model import Model, read_model_json
 _BUILT_IN = {
     "frequency": "cascader.models.frequency:Frequency",
     "plausibility": "cascader.models.plausibility:Plausibility",
+    "similarity": "cascader.models.similarity:Similarity",
     "rescal": "cascader.models.embeddings.interactions:RESCAL",
     "transe": "cascader.models.embeddings.interactions:TransE",
     "complex": "cascader.models.embeddings.interactions:ComplEx",
