@@ -88,7 +88,8 @@ def test_only_the_cross_encoder_reads_pairs_and_only_language_models_need_texts(
     built_in = [model_class(name) for name in registry._BUILT_IN]
     assert {kind.name for kind in built_in if kind.reads_pairs} == {"cross"}
     assert {kind.name for kind in built_in if kind.needs_texts} == {"dual", "cross"}
-    assert {kind.tier for kind in built_in} == {"frequency", "plausibility", "kge", "dual", "cross"}
+    tiers = {"frequency", "plausibility", "similarity", "kge", "dual", "cross"}
+    assert {kind.tier for kind in built_in} == tiers
 
 
 def test_importing_the_registry_loads_neither_torch_nor_transformers():

@@ -5,7 +5,8 @@ from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.events import listening
 from cascader.graph import Entity, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models import Similarity
-from cascader.models.likeness import Features, Neighborhood, closed_form, nearest_neighbors
+from cascader.models.likeness import Features, closed_form
+from cascader.models.neighbors import nearest_neighbors
 from tests.contracts import ModelContract
 
 #: The log-odds of what nothing speaks for.
@@ -101,7 +102,7 @@ class TestNeighborhoods:
     def test_all_others_as_neighbors_give_the_closed_form(self, random_graph):
         features = Features(random_graph.known(("train",)), 0.5)
         whole = closed_form(features, 2.0)
-        near, _ = nearest_neighbors(features, 2.0, Neighborhood(neighbors=31, sample=31), np.inf)
+        near = nearest_neighbors(features, 2.0, neighbors=31, time_limit=np.inf)
         np.testing.assert_allclose(near.weights.toarray(), whole.weights, atol=1e-5)
         np.testing.assert_allclose(near.shares, whole.shares, atol=1e-5)
 
@@ -122,27 +123,47 @@ class TestNeighborhoods:
     def test_it_says_why_it_compares_with_neighbors_only(self, toy):
         events = []
         with listening(events.append):
-            Similarity(closed_form_up_to=5, neighbors=2).fit(toy)
+            Similarity(closed_form_up_to=5).fit(toy)
+            Similarity(neighbors=2).fit(toy, time_limit=1e-9)
             Similarity().fit(toy)
-        assert [event.text for event in events] == [
-            "Compared each of 8 entities with at most 2 neighbors: the closed form is for at most 5 entities."
-        ]
+        first, second, *_ = (event.text for event in events)
+        assert first == ("Each of 8 entities is compared with its neighbors only: the closed form is for at most 5.")
+        assert "the closed form takes about 1 s, longer than the limit of 1 s" in second
 
-    def test_little_time_narrows_the_neighborhood_and_is_kept(self):
-        rng = np.random.default_rng(0)
-        triples = rng.integers([5_000, 2, 50], size=(20_000, 3)).astype(np.int32)
-        features = Features(KnownAnswers(triples, 5_000, 2), 0.25)
-        wanted = Neighborhood(neighbors=400, sample=1_000)
-        near, width = nearest_neighbors(features, 5.0, wanted, time_limit=1.0)
-        assert width.neighbors < 400
-        assert near.weights.shape == (5_000, 5_000)
-        assert len(near.shares) == len(np.unique(triples, axis=0))
-
-    def test_an_inverse_that_would_take_too_long_is_not_begun(self, toy):
+    def test_short_of_time_it_compares_with_fewer_neighbors_and_says_so(self, crowded):
         events = []
         with listening(events.append):
-            Similarity(neighbors=2).fit(toy, time_limit=1e-9)
-        assert "the closed form takes about 1 s, and 1 s are left" in events[0].text
+            near = nearest_neighbors(crowded, 5.0, neighbors=400, time_limit=1.0)
+        assert 8 <= np.diff(near.weights.indptr).max() < 400
+        assert "neighbors in 1 s" in events[0].text
+
+    def test_shorter_still_the_entities_with_the_most_facts_come_first(self, crowded):
+        events = []
+        with listening(events.append):
+            near = nearest_neighbors(crowded, 5.0, neighbors=400, time_limit=0.001)
+        counts, facts = np.diff(near.weights.indptr), np.diff(crowded.matrix.indptr)
+        assert 0 < (counts > 0).sum() < 5_000
+        assert facts[counts > 0].min() >= facts[counts == 0].max()
+        assert "of 5,000 entities, beginning with the best known, with 8 neighbors in 1 s." in events[0].text
+
+    def test_what_very_many_entities_share_proposes_a_sample_of_them(self, monkeypatch, crowded):
+        monkeypatch.setattr("cascader.models.neighbors._PROPOSED", 3)
+        near = nearest_neighbors(crowded, 5.0, neighbors=400, time_limit=np.inf)
+        counts, facts = np.diff(near.weights.indptr), np.diff(crowded.matrix.indptr)
+        assert (counts <= 3 * facts).all()
+        assert counts.max() > 3
+
+    def test_neighbors_are_fewer_where_there_are_very_many_entities(self, monkeypatch, crowded):
+        monkeypatch.setattr("cascader.models.neighbors._MOST_WEIGHTS", 60_000)
+        near = nearest_neighbors(crowded, 5.0, neighbors=400, time_limit=np.inf)
+        assert np.diff(near.weights.indptr).max() == 12
+
+
+@pytest.fixture(scope="module")
+def crowded():
+    """Five thousand entities that have fifty answers between them."""
+    triples = np.random.default_rng(0).integers([5_000, 2, 50], size=(12_000, 3)).astype(np.int32)
+    return Features(KnownAnswers(triples, 5_000, 2), rarity=0.25)
 
 
 def two_groups(extra=()):

@@ -12,8 +12,9 @@ from cascader.errors import DataError
 from cascader.events import emit
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.arrays import triple_keys
-from cascader.models.likeness import Features, Likeness, Neighborhood, closed_form, nearest_neighbors, rows_of
+from cascader.models.likeness import Features, Likeness, closed_form, rows_of
 from cascader.models.model import FittedModel
+from cascader.models.neighbors import nearest_neighbors
 from cascader.models.settings import Between, Settings
 from cascader.scoring.reason import Reason
 from cascader.scoring.scorer import Scorer
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 _SMOOTHING = 0.03
 #: Most float32 operations of one core in a second, so that the inverse is not begun where it cannot end in time.
 _OPERATIONS_PER_SECOND = 2e10
-#: A fact that more entities share than this proposes a sample of them as neighbors.
-_SAMPLE = 1_000
 #: A new entity is compared with those whose texts are nearest, the nearest counting most, as embeddings do.
 _NEAREST_TEXTS = 10
 _TEMPERATURE = 0.05
@@ -41,7 +40,7 @@ class SimilaritySettings(Settings):
 
     ridge: Annotated[float, Between(0.01, 1e6)] = 5.0  #: the larger, the more similar entities share the work
     rarity: Annotated[float, Between(0, 2)] = 0.25  #: a column of n facts weighs n to the power of minus this
-    closed_form_up_to: Annotated[int, Between(0, 50_000)] = 5_000  #: entities; their similarities take 4 n² bytes
+    closed_form_up_to: Annotated[int, Between(0, 50_000)] = 3_000  #: entities; their similarities take 4 n² bytes
     neighbors: Annotated[int, Between(1, 100_000)] = 300  #: that an entity of a larger graph is compared with
 
 
@@ -92,13 +91,12 @@ class Similarity(FittedModel):
         if count <= self.settings.closed_form_up_to and inverting <= seconds:
             return closed_form(features, ridge)
         why = (
-            f"the closed form takes about {format_duration(inverting)}, and {format_duration(seconds)} are left"
+            f"takes about {format_duration(inverting)}, longer than the limit of {format_duration(seconds)}"
             if count <= self.settings.closed_form_up_to
-            else f"the closed form is for at most {self.settings.closed_form_up_to:,} entities"
+            else f"is for at most {self.settings.closed_form_up_to:,}"
         )
-        likeness, width = nearest_neighbors(features, ridge, Neighborhood(neighbors, _SAMPLE), seconds)
-        emit("similarity", f"Compared each of {count:,} entities with at most {width.neighbors} neighbors: {why}.")
-        return likeness
+        emit("similarity", f"Each of {count:,} entities is compared with its neighbors only: the closed form {why}.")
+        return nearest_neighbors(features, ridge, neighbors, seconds)
 
     # Scoring.
 
