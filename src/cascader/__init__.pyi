@@ -46,6 +46,7 @@ from .models.embeddings import read_embedding as read_embedding
 from .models.model import Model as Model
 from .models.plausibility import Plausibility as Plausibility
 from .models.registry import register as register
+from .models.rules import Rules as Rules
 from .models.text import CrossEncoder as CrossEncoder
 from .models.text import DualEncoder as DualEncoder
 from .runs import Prediction as Prediction

@@ -88,7 +88,7 @@ def test_only_the_cross_encoder_reads_pairs_and_only_language_models_need_texts(
     built_in = [model_class(name) for name in registry._BUILT_IN]
     assert {kind.name for kind in built_in if kind.reads_pairs} == {"cross"}
     assert {kind.name for kind in built_in if kind.needs_texts} == {"dual", "cross"}
-    tiers = {"frequency", "plausibility", "similarity", "kge", "dual", "cross"}
+    tiers = {"frequency", "plausibility", "rules", "similarity", "kge", "dual", "cross"}
     assert {kind.tier for kind in built_in} == tiers
 
 
@@ -155,8 +155,8 @@ class TestBadInput:
     def test_a_saved_model_that_is_not_registered(self, toy, tmp_path):
         Frequency().fit(toy).save(tmp_path)
         saved = json.loads((tmp_path / "model.json").read_text())
-        (tmp_path / "model.json").write_text(json.dumps({**saved, "model": "rules"}))
-        with pytest.raises(DataError, match="of the kind 'rules', which is not registered. .* must be imported first"):
+        (tmp_path / "model.json").write_text(json.dumps({**saved, "model": "oracle"}))
+        with pytest.raises(DataError, match="of the kind 'oracle', which is not registered. .* must be imported first"):
             load_model(tmp_path, toy)
 
     def test_a_model_of_another_class_or_format(self, toy, tmp_path):

@@ -1,0 +1,143 @@
+"""Rules applied to what is known when a question is asked."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cascader.graph import FloatArray, IntArray, KnownAnswers
+from cascader.graph.candidates import positions_within
+from cascader.models.rules.facts import Facts, rows_of
+from cascader.models.rules.joining import Hits, NoisyOr
+from cascader.models.rules.settings import RulesSettings
+from cascader.models.rules.tables import NONE, Chains, ConstantRules
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+#: The most numbers of first steps that are kept for other chains that begin alike.
+_KEPT_NUMBERS = 20_000_000
+
+
+class AppliedRules:
+    """Rules and the facts that they are applied to."""
+
+    def __init__(self, chains: Chains, constants: ConstantRules, known: KnownAnswers, settings: RulesSettings) -> None:
+        self.facts = Facts(known)
+        self.settings = settings
+        self.chains = chains
+        self.constants = AppliedConstants(constants, self.facts, settings.prior_count)
+
+    def probabilities(self, target: int, anchors: IntArray) -> FloatArray:
+        """How probable rules say that each entity answers each anchor; shape (anchors, entities)."""
+        joined = NoisyOr(len(anchors) * self.facts.entity_count, self.settings.best, self.settings.discount)
+        layers = self.constants.hits(target, anchors).layers(self.settings.best)
+        for cells, confidence in self._chain_hits(target, anchors):
+            for layer in layers:
+                joined.add(*layer.take(confidence))
+            joined.add(cells, confidence)
+        for layer in layers:
+            joined.add(*layer.take(0.0))
+        return joined.probabilities().reshape(len(anchors), self.facts.entity_count)
+
+    def _chain_hits(self, target: int, anchors: IntArray) -> Iterator[tuple[IntArray, float]]:
+        """The cells that each chain proposes, and its confidence, from the surest chain to the least sure."""
+        chains = self.chains.of(target)
+        confidences = chains.confidences(self.settings.prior_count).tolist()
+        walker = Walker(self.facts, anchors)
+        for path, confidence in zip(chains.path_tuples(), confidences, strict=True):
+            yield walker.cells(path), confidence
+
+
+class Walker:
+    """Walks along chains from the same anchors; chains that begin alike share their first steps."""
+
+    def __init__(self, facts: Facts, anchors: IntArray) -> None:
+        self.facts, self.anchors = facts, anchors
+        self._begun: dict[tuple[int, ...], csr_array] = {}
+        self._kept_numbers = 0
+
+    def cells(self, path: tuple[int, ...]) -> IntArray:
+        """The cells of a table (anchors, entities) that a chain leads to; without any step, the anchors themselves."""
+        if not path:
+            return np.arange(len(self.anchors)) * self.facts.entity_count + self.anchors
+        ways = self._walk(path)
+        return rows_of(ways) * self.facts.entity_count + ways.indices
+
+    def _walk(self, path: tuple[int, ...]) -> "csr_array":
+        if len(path) == 1:
+            return self.facts.links(path[0])[self.anchors]
+        return self.facts.step(self.anchors, self._begin(path[:-1]), path)
+
+    def _begin(self, path: tuple[int, ...]) -> "csr_array":
+        """The same, kept for other chains as long as there is room."""
+        if path in self._begun:
+            return self._begun[path]
+        ways = self._walk(path)
+        if self._kept_numbers + ways.nnz <= _KEPT_NUMBERS:
+            self._begun[path] = ways
+            self._kept_numbers += ways.nnz
+        return ways
+
+
+class AppliedConstants:
+    """Rules with a constant, and which entities have the features that they speak of."""
+
+    def __init__(self, rules: ConstantRules, facts: Facts, prior_count: float) -> None:
+        self.facts, self.rules = facts, rules
+        keys, self._features_of_rules = np.unique(
+            facts.feature_keys(rules.relations, rules.entities), return_inverse=True
+        )
+        self._features = facts.features(keys)  # (entities, features)
+        self._having = self._features.T.tocsr()  # (features, entities)
+        self._for_anchors = rules.supports / (rules.bodies + prior_count)
+        self._for_answers = rules.supports / (rules.reaches + prior_count)
+        self._is_any = rules.relations == np.where(rules.entities == NONE, rules.targets, NONE)
+
+    def hits(self, target: int, anchors: IntArray) -> Hits:
+        """What all rules propose for the anchors of one directed relation."""
+        return self.by_features_of_anchors(target, anchors) + self.by_features_of_answers(target, anchors)
+
+    def by_features_of_anchors(self, target: int, anchors: IntArray) -> Hits:
+        """The anchor has a feature that an answer goes with."""
+        rules = self._sorted_by(self._features_of_rules, target)
+        features = self._features[anchors]
+        found, rule = _matches(features.indices, self._features_of_rules, rules)
+        rows, answers = rows_of(features)[found], self.rules.constants[rule]
+        is_other = self._is_other(target, anchors[rows], answers, rule)
+        return self._hits(rows, answers, self._for_anchors[rule], rule)[is_other]
+
+    def by_features_of_answers(self, target: int, anchors: IntArray) -> Hits:
+        """The candidate has a feature that goes with the anchor."""
+        inverse = self.facts.inverse(target)
+        rules = self._sorted_by(self.rules.constants, inverse)
+        rows, rule = _matches(anchors, self.rules.constants, rules)
+        having = self._having[self._features_of_rules[rule]]
+        found = rows_of(having)
+        rows, rule, answers = rows[found], rule[found], having.indices
+        is_other = self._is_other(inverse, answers, anchors[rows], rule)
+        return self._hits(rows, answers, self._for_answers[rule], rule)[is_other]
+
+    def _hits(self, rows: IntArray, answers: IntArray, confidences: FloatArray, rule: IntArray) -> Hits:
+        return Hits(rows.astype(np.int64) * self.facts.entity_count + answers, confidences, rule)
+
+    def _sorted_by(self, column: IntArray, target: int) -> IntArray:
+        """The rows of a relation's rules, sorted by a column."""
+        first, last = np.searchsorted(self.rules.targets, [target, target + 1])
+        return first + np.argsort(column[first:last], kind="stable")
+
+    def _is_other(self, target: int, entities: IntArray, answers: IntArray, rule: IntArray) -> IntArray:
+        """Where the feature "has any answer" rests on more than the answer in question; shape (hits,)."""
+        links = self.facts.links(target)
+        counts = np.diff(links.indptr)
+        sole = np.full(self.facts.entity_count, NONE)
+        sole[counts == 1] = links.indices[links.indptr[:-1][counts == 1]]
+        return ~(self._is_any[rule] & (sole[entities] == answers))
+
+
+def _matches(wanted: IntArray, column: IntArray, rules: IntArray) -> tuple[IntArray, IntArray]:
+    """The rules that have each wanted value in a column by which they are sorted: its position, and the rule."""
+    values = column[rules]
+    first = np.searchsorted(values, wanted)
+    counts = np.searchsorted(values, wanted, side="right") - first
+    return np.repeat(np.arange(len(wanted)), counts), rules[np.repeat(first, counts) + positions_within(counts)]

@@ -1,0 +1,171 @@
+"""The known facts, arranged for walking along them: from each entity to its neighbors, and from a pair to its links.
+
+Relations are directed: r leads from heads to tails, `relation_count` + r from tails to heads. A fact that links an
+entity with itself is no step of a walk, and kept apart.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cascader.graph import FloatArray, IntArray, KnownAnswers
+from cascader.graph.candidates import offsets_of, positions_within
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+class Facts:
+    """Known facts as edges, in both directions, sorted by source and target.
+
+    >>> facts = Facts(KnownAnswers(np.array([[0, 0, 1], [1, 0, 2]], dtype=np.int32), 3, 1))
+    >>> facts.walks(np.array([0]), (0, 0)).toarray().tolist()
+    [[0.0, 0.0, 1.0]]
+    """
+
+    def __init__(self, known: KnownAnswers) -> None:
+        self.entity_count, self.relation_count = known.entity_count, known.relation_count
+        self.direction_count = 2 * known.relation_count
+        is_loop = known.triples[:, 0] == known.triples[:, 2]
+        self.loops = known.triples[is_loop]
+        heads, relations, tails = known.triples[~is_loop].astype(np.int64).T
+        sources, targets = np.concatenate([heads, tails]), np.concatenate([tails, heads])
+        pairs = sources * self.entity_count + targets
+        order = np.argsort(pairs, kind="stable")
+        self.pairs = pairs[order]  # (edges,) ascending
+        self.sources, self.targets = sources[order], targets[order]
+        self.relations = np.concatenate([relations, relations + self.relation_count])[order]
+        self.degrees = np.bincount(self.sources, minlength=self.entity_count)
+        self.offsets = offsets_of(self.degrees)
+        self._links: dict[int, csr_array] = {}
+        self._returns: dict[tuple[int, int], FloatArray] = {}
+
+    def inverse(self, relation: int) -> int:
+        """The same relation in the other direction."""
+        return (relation + self.relation_count) % self.direction_count
+
+    def inverses(self, relations: IntArray) -> IntArray:
+        """The same relations in the other direction; the same shape."""
+        return (relations + self.relation_count) % self.direction_count
+
+    @cached_property
+    def _edges_by_relation(self) -> tuple[IntArray, IntArray]:
+        order = np.argsort(self.relations, kind="stable")
+        return order, offsets_of(np.bincount(self.relations, minlength=self.direction_count))
+
+    def links(self, relation: int) -> "csr_array":
+        """1 where a directed relation leads from a row's entity to a column's; shape (entities, entities), float32."""
+        from scipy.sparse import csr_array
+
+        if relation not in self._links:
+            order, offsets = self._edges_by_relation
+            edges = order[offsets[relation] : offsets[relation + 1]]
+            rows = offsets_of(np.bincount(self.sources[edges], minlength=self.entity_count))
+            ones = np.ones(len(edges), dtype=np.float32)
+            shape = (self.entity_count, self.entity_count)
+            self._links[relation] = csr_array((ones, self.targets[edges], rows), shape=shape)
+        return self._links[relation]
+
+    def anchors(self, relation: int) -> IntArray:
+        """The entities that a directed relation leads away from, ascending."""
+        return np.flatnonzero(np.diff(self.links(relation).indptr))
+
+    def walks(self, anchors: IntArray, path: Sequence[int]) -> "csr_array":
+        """How many ways lead from each anchor along a path of directed relations; shape (anchors, entities).
+
+        No way visits an entity twice. So none repeats a step back and forth, and none goes over a fact that links
+        anchor and answer themselves.
+        """
+        reached = self.links(path[0])[anchors]
+        for place in range(1, len(path)):
+            reached = self.step(anchors, reached, path[: place + 1])
+        return reached
+
+    def step(self, anchors: IntArray, reached: "csr_array", path: Sequence[int]) -> "csr_array":
+        """The last step of a path, from what its other steps have `reached`; shape (anchors, entities)."""
+        onward = _without_own(reached @ self.links(path[-1]), anchors)
+        return onward if len(path) < 3 else self._without_returns(anchors, onward, path)
+
+    def _without_returns(self, anchors: IntArray, onward: "csr_array", path: Sequence[int]) -> "csr_array":
+        """Take away the ways of three steps that end where their first step led: x → y → z → y."""
+        first, second, third = path
+        starts = self.links(first)[anchors]
+        returns = starts.copy()
+        returns.data = self._return_counts(second, third)[starts.indices]
+        if not returns.data.any():
+            return onward
+        # Ways over the anchor itself, x → y → x → y, are gone already.
+        over_anchor = starts.multiply(self.links(self.inverse(second))[anchors]).multiply(self.links(third)[anchors])
+        return _positive(onward - (returns - over_anchor))
+
+    def _return_counts(self, second: int, third: int) -> FloatArray:
+        """How many ways lead from each entity over two steps back to itself; shape (entities,)."""
+        if (second, third) not in self._returns:
+            back = self.links(second).multiply(self.links(self.inverse(third)))
+            self._returns[second, third] = np.asarray(back.sum(axis=1), dtype=np.float32).ravel()
+        return self._returns[second, third]
+
+    def edges_from(self, entities: IntArray, most: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """At most about `most` edges of each entity: its position in `entities`, and the edge; both (edges,)."""
+        degrees = self.degrees[entities]
+        counts = degrees.clip(max=most)
+        places = np.repeat(np.arange(len(entities)), counts)
+        within = positions_within(counts)
+        is_drawn = (degrees > most)[places]
+        within[is_drawn] = (rng.random(is_drawn.sum()) * degrees[places[is_drawn]]).astype(np.int64)
+        return places, self.offsets[entities][places] + within
+
+    def edges_between(self, sources: IntArray, targets: IntArray) -> tuple[IntArray, IntArray]:
+        """The edges that link pairs of entities: the position of the pair, and the edge; both (edges,)."""
+        wanted = sources * self.entity_count + targets
+        first = np.searchsorted(self.pairs, wanted)
+        counts = np.searchsorted(self.pairs, wanted, side="right") - first
+        return np.repeat(np.arange(len(wanted)), counts), np.repeat(first, counts) + positions_within(counts)
+
+    def feature_keys(self, relations: IntArray, others: IntArray) -> IntArray:
+        """One number for each (directed relation, other entity), or (relation, -1) for any other; shape (features,)."""
+        return relations.astype(np.int64) * (self.entity_count + 1) + others + 1
+
+    def features(self, keys: IntArray) -> "csr_array":
+        """1 where an entity has a feature of `keys`, which are ascending; shape (entities, features), float32."""
+        from scipy.sparse import csr_array
+
+        nothing = np.full(len(self.relations), -1)
+        having = np.concatenate([self.sources, self.sources])
+        found = np.concatenate(
+            [self.feature_keys(self.relations, self.targets), self.feature_keys(self.relations, nothing)]
+        )
+        columns = np.searchsorted(keys, found).clip(max=max(len(keys) - 1, 0))
+        is_wanted = keys[columns] == found if len(keys) else np.zeros(len(found), dtype=np.bool_)
+        ones = np.ones(int(is_wanted.sum()), dtype=np.float32)
+        shape = (self.entity_count, len(keys))
+        matrix = csr_array((ones, (having[is_wanted], columns[is_wanted])), shape=shape)
+        matrix.sum_duplicates()
+        matrix.data[:] = 1  # an entity that has a relation twice has it
+        return matrix
+
+
+def rows_of(matrix: "csr_array") -> IntArray:
+    """The row of each stored number; shape (numbers,)."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def _without_own(reached: "csr_array", anchors: IntArray) -> "csr_array":
+    """Take away the ways that lead back to the anchor of their row."""
+    return _where(reached, reached.indices != anchors[rows_of(reached)])
+
+
+def _positive(reached: "csr_array") -> "csr_array":
+    return _where(reached, reached.data > 0.5)
+
+
+def _where(matrix: "csr_array", wanted: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> "csr_array":
+    """The same matrix with only the wanted of its stored numbers."""
+    from scipy.sparse import csr_array
+
+    if wanted.all():
+        return matrix
+    kept = offsets_of(wanted)[matrix.indptr]
+    return csr_array((matrix.data[wanted], matrix.indices[wanted], kept), shape=matrix.shape)

@@ -1,0 +1,107 @@
+"""Rules as columns of numbers: chains of facts, and rules with a constant."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+
+from cascader.graph import Array, BoolArray, FloatArray, IntArray
+
+#: Where a chain has no further step, and where a rule with a constant holds for any entity.
+NONE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of one length, one row per rule, sorted by `targets`: the directed relation that is asked for."""
+
+    targets: IntArray  # (rules,)
+
+    @classmethod
+    def concatenate(cls, tables: Iterable[Self]) -> Self:
+        """All rules of several tables, sorted by target."""
+        parts = [cls.empty(), *tables]
+        columns = {field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)}
+        order = np.argsort(columns["targets"], kind="stable")
+        return cls(**{name: column[order] for name, column in columns.items()})
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No rules."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, rows: slice | IntArray | BoolArray) -> Self:
+        return type(self)(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    def of(self, target: int) -> Self:
+        """The rules for one directed relation."""
+        first, last = np.searchsorted(self.targets, [target, target + 1])
+        return self[first:last]
+
+    def arrays(self, prefix: str) -> dict[str, Array]:
+        """The columns by name, each name after a prefix."""
+        return {f"{prefix}{field.name}": getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Array], prefix: str) -> Self:
+        """The table that `arrays` gave."""
+        return cls(**{field.name: arrays[f"{prefix}{field.name}"] for field in fields(cls)})
+
+
+@dataclass(frozen=True, eq=False)
+class Chains(Table):
+    """Rules that lead from the anchor to the answer: along up to three facts, or nowhere (the anchor itself).
+
+    A rule's body is all pairs of an anchor and an entity that its chain links, among the anchors that were looked at;
+    its support is those of them that are facts.
+    """
+
+    paths: IntArray  # (rules, 3) directed relations, NONE after the last
+    supports: FloatArray  # (rules,)
+    bodies: FloatArray  # (rules,)
+
+    @classmethod
+    def empty(cls) -> "Chains":
+        """No rules."""
+        number = np.empty(0, dtype=np.float32)
+        return cls(np.empty(0, dtype=np.int32), np.empty((0, 3), dtype=np.int32), number, number)
+
+    def confidences(self, prior_count: float) -> FloatArray:
+        """The share of the body that is true, where `prior_count` further cases are not; shape (rules,)."""
+        return self.supports / (self.bodies + prior_count)
+
+    def path_tuples(self) -> list[tuple[int, ...]]:
+        """The directed relations of each chain, without what fills its row."""
+        rows = zip(self.paths.tolist(), self.lengths().tolist(), strict=True)
+        return [tuple(path[:length]) for path, length in rows]
+
+    def lengths(self) -> IntArray:
+        """How many facts each chain has; shape (rules,)."""
+        return (self.paths != NONE).sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantRules(Table):
+    """Rules "who has this feature has that answer": a feature is a directed relation to one entity, or to any.
+
+    Each can be read in two ways: which answers go with the features of an anchor (`bodies`: the anchors of the relation
+    that have the feature), and which entities are answers to one anchor because of their features (`reaches`: all
+    entities that have it).
+    """
+
+    relations: IntArray  # (rules,) of the feature
+    entities: IntArray  # (rules,) of the feature, NONE for any
+    constants: IntArray  # (rules,) the answer that goes with the feature
+    supports: FloatArray  # (rules,)
+    bodies: FloatArray  # (rules,)
+    reaches: FloatArray  # (rules,)
+
+    @classmethod
+    def empty(cls) -> "ConstantRules":
+        """No rules."""
+        whole, number = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+        return cls(whole, whole, whole, whole, number, number, number)
