@@ -1,6 +1,5 @@
 """Plausibility: what train says of who can be an answer, each fact left out of its own evidence."""
 
-
 from cascader.models.plausibility import Plausibility
 from tests.contracts import ModelContract
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from cascader.errors import SettingsError
 from cascader.graph import FloatArray, IntArray, KnownAnswers, Queries
-from cascader.graph.candidates import offsets_of
+from cascader.graph.arrays import offsets_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -10,7 +10,7 @@ import numpy as np
 from cascader.durations import format_duration
 from cascader.events import emit
 from cascader.graph import FloatArray, IntArray
-from cascader.graph.candidates import offsets_of, positions_within
+from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.likeness import Features, Likeness, rows_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from cascader.graph import IntArray, KnownAnswers, Queries
-from cascader.graph.arrays import Array
-from cascader.graph.candidates import offsets_of, positions_within
+from cascader.graph.arrays import Array, offsets_of, positions_within
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cascader.graph import FloatArray, IntArray, KnownAnswers
-from cascader.graph.candidates import positions_within
+from cascader.graph.arrays import positions_within
 from cascader.models.rules.facts import Facts, rows_of
 from cascader.models.rules.joining import Hits, NoisyOr
 from cascader.models.rules.settings import RulesSettings

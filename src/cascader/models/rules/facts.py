@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cascader.graph import FloatArray, IntArray, KnownAnswers
-from cascader.graph.candidates import offsets_of, positions_within
+from cascader.graph.arrays import offsets_of, positions_within
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
