@@ -10,6 +10,7 @@ import pytest
 import cascader
 from cascader.cli import main
 from cascader.graph import KnowledgeGraph
+from tests.conftest import accept_every_gain
 
 #: How many entities of WordNet, around Germany, the examples and the demo are tried on.
 WORDNET_ENTITIES = 250
@@ -86,6 +87,7 @@ def fitted_tiers(likes, tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("three-tiers") / "run"
     settings = setting_options(setting.format(base=tiny_model) for setting in SMALL_TIERS)
     call_once("fit", likes, "--tiers", "kge,dual,cross", *settings, "--out", folder)
+    accept_every_gain(folder)
     return folder
 
 

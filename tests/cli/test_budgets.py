@@ -54,9 +54,16 @@ def test_limits_that_cannot_be_exit_with_2(run, bare, tmp_path, options, message
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(run, bare, tmp_path):
-    code, out, _ = run("fit", bare, "--dry-run", "--out", tmp_path / "run")
+    code, out, _ = run("fit", bare, "--tiers", "rules,kge", "--dry-run", "--out", tmp_path / "run")
     assert (code, (tmp_path / "run").exists()) == (0, False)
-    for words in ("The plan for bare:", "estimated, at most", "complex   quick", "tuning and calibration", "total"):
+    for words in (
+        "The plan for bare:",
+        "estimated, at most",
+        "complex   quick",
+        "rules     quick",
+        "tuning and calibration",
+        "total",
+    ):
         assert words in out
     assert "No language models: the graph has no texts for them to read." in out
 
@@ -85,7 +92,19 @@ def test_a_preset_that_is_asked_for_is_kept_whatever_the_budget(run, bare, tmp_p
 
 
 def test_a_budget_too_small_trains_the_first_tier_alone_for_as_long_as_there_is(run, likes, small, tmp_path):
-    code, out, _ = run("fit", likes, *small, "--set", "epochs=100000", "--budget", "0.1s", "--out", tmp_path / "run")
+    code, out, _ = run(
+        "fit",
+        likes,
+        "--tiers",
+        "kge,dual,cross",
+        *small,
+        "--set",
+        "epochs=100000",
+        "--budget",
+        "0.1s",
+        "--out",
+        tmp_path / "run",
+    )
     assert code == 0
     assert "Skipped: dual; with it," in out
     assert "Skipped: cross; it comes after a tier that is skipped." in out
@@ -134,10 +153,11 @@ def test_killed_it_resumes_the_same_plan(run, likes, small, tmp_path):
     assert (code, err) == (0, "")
     assert f"Resuming the plan in {folder}." in "".join(out.splitlines())
     after = json.loads((folder / "plan.json").read_text())
-    for tier in ("kge", "dual", "cross"):
+    tiers = ["plausibility", "rules", "similarity", "kge", "dual", "cross"]
+    for tier in tiers:
         took = after["tiers"][tier].pop("actual_seconds")
         assert took > 0
         before["tiers"][tier].pop("actual_seconds")
     assert after["tiers"] == before["tiers"]
     assert (after["request"], after["budget"]) == (before["request"], 900.0)
-    assert list(cascader.load_run(folder).tiers) == ["kge", "dual", "cross"]
+    assert list(cascader.load_run(folder).tiers) == tiers

@@ -15,7 +15,7 @@ MEASURED = {
     "kge": ("kge-complex", {"model", "settings"}),
     "dual": ("dual-contrastive", {"model", "settings"}),
     "cross": ("cross-listwise", {"first", "second", "alpha", "top"}),
-    "kge,dual": ("kge+dual-complex-contrastive", {"first", "second", "alpha"}),
+    "kge,dual": ("kge+dual-complex-contrastive", {"tiers", "first", "later"}),
     "kge,dual,cross": ("kge+dual+cross-complex-contrastive-listwise", {"first", "second", "alpha", "top"}),
 }
 
@@ -35,6 +35,14 @@ def test_tiers_are_measured_alone_and_added_up(run, three_tiers, tiers):
     assert f"{result['mrr']:.4f}" in out
 
 
+def test_the_weights_of_a_sum_can_be_those_of_the_paper(run, three_tiers):
+    options = ("--tiers", "kge,dual", "--split", "valid", "--weights", "alpha", "--name", "as-in-the-paper")
+    code, out, err = run("evaluate", three_tiers, *options)
+    assert (code, err) == (0, "")
+    assert "The weight of kge against dual: " in out
+    assert set(saved(three_tiers, "as-in-the-paper")["about"]) == {"first", "second", "alpha"}
+
+
 def test_the_cascade_is_measured_by_default_with_what_each_tier_cost(run, three_tiers):
     code, out, err = run("evaluate", three_tiers)
     assert (code, err) == (0, "")
@@ -52,7 +60,7 @@ def test_a_budget_of_no_pairs_leaves_the_tier_that_reads_out(run, three_tiers):
 
 @pytest.mark.slow
 def test_two_processes_read_what_one_reads_and_give_the_same_ranks(run, three_tiers, tmp_path, monkeypatch):
-    monkeypatch.setattr(ScoreStore.__init__, "__defaults__", (40,))  # pairs a shard, so that both get some
+    monkeypatch.setattr(ScoreStore.__init__, "__defaults__", (20,))  # pairs a shard, so that both get some
     shutil.rmtree(three_tiers / "scores")
     (three_tiers / "tuning.json").unlink()
     folders = {processes: shutil.copytree(three_tiers, tmp_path / f"by-{processes}") for processes in (1, 2)}
@@ -78,7 +86,7 @@ def test_two_runs_are_added_up(run, triples, tmp_path):
         assert run("fit", triples, "--model", model, *QUICK, "--out", tmp_path / model)[0] == 0
     code, out, _ = run("evaluate", tmp_path / "complex", "--with", tmp_path / "transe", "--split", "valid")
     assert code == 0
-    assert "The weight of kge against kge of the second run: " in out
+    assert "Weighed on valid, all at once: Cascade(kge" in out
     assert (tmp_path / "complex" / "results" / "kge+kge-complex-transe.json").exists()
 
 

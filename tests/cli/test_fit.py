@@ -11,7 +11,7 @@ QUICK = ("--set", "epochs=2", "--set", "dim=4")
 
 
 def test_a_graph_becomes_a_run_and_a_run_becomes_figures(run, triples, tmp_path):
-    code, out, _ = run("fit", triples, "--model", "complex", *QUICK, "--out", tmp_path / "run")
+    code, out, _ = run("fit", triples, "--tiers", "kge", *QUICK, "--out", tmp_path / "run")
     assert code == 0
     assert "Trained kge for 2 epochs" in out
     triples.unlink()  # the run needs no other file
@@ -72,7 +72,7 @@ def test_three_tiers_are_trained_tuned_and_calibrated(fitted_tiers):
 
 
 def test_two_embeddings_become_two_tiers(run, triples, tmp_path):
-    options = ("--model", "complex,transe", *QUICK, "--set", "kge2.dim=4", "--set", "kge2.epochs=1")
+    options = ("--tiers", "kge", "--model", "complex,transe", *QUICK, "--set", "kge2.dim=4", "--set", "kge2.epochs=1")
     code, out, _ = run("fit", triples, *options, "--out", tmp_path / "run")
     assert (code, "Best on valid" in out) == (0, True)
     assert list(cascader.load_run(tmp_path / "run").tiers) == ["kge", "kge2"]
@@ -82,7 +82,15 @@ def test_two_embeddings_become_two_tiers(run, triples, tmp_path):
 
 def test_three_embeddings_become_three_tiers(run, triples, tmp_path):
     settings = [f"{tier}.{setting}" for tier in ("kge", "kge2", "kge3") for setting in ("dim=4", "epochs=1")]
-    options = ("--model", "complex,transe,rotate", *setting_options(settings), "--out", tmp_path / "run")
+    options = (
+        "--tiers",
+        "kge",
+        "--model",
+        "complex,transe,rotate",
+        *setting_options(settings),
+        "--out",
+        tmp_path / "run",
+    )
     assert run("fit", triples, *options)[0] == 0
     tiers = cascader.load_run(tmp_path / "run").tiers
     assert {tier: model.name for tier, model in tiers.items()} == {"kge": "complex", "kge2": "transe", "kge3": "rotate"}
@@ -95,7 +103,7 @@ def test_three_embeddings_become_three_tiers(run, triples, tmp_path):
         (["--preset", "slow"], "there is no preset 'slow'. Choose one of: quick, balanced, best"),
         (["--tiers", "kge,colbert"], "there is no tier or model 'colbert'. Choose from: kge, "),
         (["--tiers", "dual"], "friends has no texts"),
-        (["--set", "dual.dim=3"], "is for the tier 'dual', but the tiers are: kge."),
+        (["--set", "dual.dim=3"], "is for the tier 'dual', but the tiers are: plausibility, rules, similarity, kge."),
         (["--set", "dim"], "--set 'dim' has no value"),
         (["--set", "dim=zero"], "dim is 'zero', expected a whole number"),
         (["--set", "colour=red"], "there is no setting 'colour'"),

@@ -19,6 +19,7 @@ from cascader.runs import load_run
 from cascader.serve import create_app
 from cascader.serve.budget_levels import budget_levels
 from tests.cli.conftest import run  # noqa: F401 - a fixture
+from tests.conftest import accept_every_gain
 
 EVIL = '<script>alert("1")</script> & ümlaut'
 
@@ -44,7 +45,9 @@ def words_folder(tmp_path_factory, tiny_model) -> Path:
         dual = DualEncoder(base=tiny_model, epochs=2, dim=4, max_tokens=40).fit(kg)
         cross = CrossEncoder(base=tiny_model, split_layer=1, rounds=1, queries_per_round=8, max_tokens=40)
         run = cascader.save_run(folder, kg, {"kge": kge, "dual": dual, "cross": cross.fit(kg, earlier=kge)})
-        budget_levels(run)  # tunes and calibrates, so that no server has to
+        run.tuned()
+        accept_every_gain(folder)
+        budget_levels(run)  # calibrates, so that no server has to
         run.classify([("e0", "of", "e8")])
     return folder
 

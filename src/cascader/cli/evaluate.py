@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -35,12 +35,18 @@ def evaluate(
         str,
         typer.Option(
             "--tiers",
-            help="Tiers to measure, added up: kge (the embedding), dual, cross (the language models). [default: the "
-            "tuned cascade]",
+            help="Tiers to measure, added up, such as rules,kge,dual. [default: the tuned cascade]",
         ),
     ] = "",
+    weights: Annotated[
+        Literal["joint", "alpha"],
+        typer.Option(
+            "--weights",
+            help="With --tiers: weigh all at once (joint), or one after the other as in the paper (alpha).",
+        ),
+    ] = "joint",
     beside: Annotated[
-        Path | None, typer.Option("--with", help="A second run: its first tier is added to this one's.")
+        Path | None, typer.Option("--with", help="A second run: its embedding is added to this one's.")
     ] = None,
     split: SplitOption = "test",
     filtering: FilteringOption = "standard",
@@ -70,6 +76,7 @@ def evaluate(
             split,
             filtering=filtering,
             tiers=[tier.strip() for tier in tiers.split(",")] if tiers else None,
+            weights=weights,
             beside=None if beside is None else load_run(beside),
             budget=budget_of(time_limit, pairs),
             top=top,

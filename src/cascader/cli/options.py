@@ -110,11 +110,16 @@ def parsed_settings(settings: Sequence[str], tiers: Sequence[str]) -> dict[str, 
         if not equals:
             raise SettingsError(f"--set {setting!r} has no value. Write it as --set name=value.")
         tier, dot, inner = name.strip().rpartition(".")
-        tier = tier if dot else tiers[0]
+        tier = tier if dot else _embedding_or_first(tiers)
         if tier not in parsed:
             raise SettingsError(f"--set {setting!r} is for the tier {tier!r}, but the tiers are: {', '.join(tiers)}.")
         parsed[tier][inner] = _parsed(value.strip())
     return parsed
+
+
+def _embedding_or_first(tiers: Sequence[str]) -> str:
+    """The tier whose settings need no prefix."""
+    return "kge" if "kge" in tiers else tiers[0]
 
 
 def _parsed(value: str) -> bool | int | float | str:

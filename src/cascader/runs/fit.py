@@ -1,5 +1,6 @@
 """Fit a run to a graph: train the tiers one after another, tune their cascade on valid, and calibrate it."""
 
+import math
 import shutil
 import time
 import weakref
@@ -40,9 +41,10 @@ def fit(
     """Train on a graph, tune on valid, and save everything in the folder `out`; if interrupted, the same call resumes.
 
     `budget` is how long it all may take and `time_limit` how long each tier may train: seconds, or "30m". `tiers` are
-    "kge", "dual", "cross" or any registered model; the default is whatever the graph's texts allow. `model` says which
-    embeddings "kge" stands for. `settings` changes those of the preset: `{"kge": {"dim": 50}}`. Without `out`, the run
-    lives in a temporary folder until Python exits: `run.save(folder)` saves it.
+    "plausibility", "rules", "similarity", "kge", "dual", "cross" or any registered model; the default is all of these
+    that the graph's texts allow. `model` says which embeddings "kge" stands for. `settings` changes those of the
+    preset: `{"kge": {"dim": 50}}`. Without `out`, the run lives in a temporary folder until Python exits:
+    `run.save(folder)` saves it.
 
     >>> from cascader import KnowledgeGraph, fit
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
@@ -128,7 +130,8 @@ def _train(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> 
     if request.is_searched(tier):
         trained_seconds = _search(plan, tier, request, folder, seconds)
     else:
-        trained = untrained.fit(request.kg, folder=folder.tier(tier), time_limit=seconds, earlier=earlier)
+        limit = seconds if seconds < math.inf else None
+        trained = untrained.fit(request.kg, folder=folder.tier(tier), time_limit=limit, earlier=earlier)
         folder.save_tier(tier, trained)
         trained_seconds = _seconds(trained.history_)
         _emit_trained(tier, trained.history_)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cascader.cascade import Alpha, Cascade, Deadline, MeteredCascade
 from cascader.cascade.alphas import best_reranking, tune_alpha
@@ -15,10 +15,13 @@ from cascader.models.model import Model
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
 from cascader.tuning import Budget, Plan
+from cascader.tuning.weights import best_weighted_sum
 
 if TYPE_CHECKING:
     from cascader.runs.run import Run
 
+#: How the weights of a sum are chosen: of all tiers at once, or an alpha for one tier after the other, as in the paper.
+SumWeights = Literal["joint", "alpha"]
 #: The number of valid triples for choosing the weight of a tier that reads pairs when it is evaluated in a sum.
 _RERANKED_TRIPLES = 200
 
@@ -28,6 +31,7 @@ def evaluate_run(
     split: SplitName,
     filtering: Filtering,
     tiers: Sequence[str] | None,
+    weights: SumWeights,
     budget: Budget,
     beside: "Run | None",
     top: int,
@@ -40,7 +44,7 @@ def evaluate_run(
     if plan is not None:
         return _evaluate_cascade(run, split, filtering, plan, questions, budget, name)
     parts = _parts(run, tiers) if beside is None else _first_tiers(run, beside)
-    scorer, about = _added_up(run, parts, top)
+    scorer, about = _added_up(run, parts, weights, top)
     name = name or _result_name(list(parts.values()))
     return evaluate(scorer, run.kg, split, filtering=filtering, name=name, seed=run.seed, about=about)
 
@@ -68,30 +72,43 @@ def _parts(run: "Run", tiers: Sequence[str] | None) -> dict[str, Model]:
 
 
 def _first_tiers(run: "Run", other: "Run") -> dict[str, Model]:
-    """Return the first tiers of two runs on the same graph."""
+    """Return the embeddings of two runs on the same graph, or their first tiers if they have none."""
     if other.kg.data_hash != run.kg.data_hash:
         raise SettingsError("the two runs were fitted to different graphs. Fit both to the same one.")
-    (name, first), second = next(iter(run.tiers.items())), next(iter(other.tiers.values()))
-    return {name: first, f"{name} of the second run": second}
+    names = ["kge" if "kge" in each.tiers else next(iter(each.tiers)) for each in (run, other)]
+    return {names[0]: run.tiers[names[0]], f"{names[1]} of the second run": other.tiers[names[1]]}
 
 
-def _added_up(run: "Run", parts: Mapping[str, Model], top: int) -> tuple[Scorer, dict[str, Any]]:
+def _added_up(run: "Run", parts: Mapping[str, Model], weights: SumWeights, top: int) -> tuple[Scorer, dict[str, Any]]:
     """Add the tiers up to one scorer, with weights chosen on valid, and describe it."""
     is_alone = all(model.reads_pairs for model in parts.values())
     if is_alone:  # it can only read candidates that the first tier proposes
         parts = {next(iter(run.tiers)): next(iter(run.tiers.values())), **parts}
-    (before, first), *others = parts.items()
-    scorer: Scorer = first
-    about = first.describe()
+    dense = {tier: model for tier, model in parts.items() if not model.reads_pairs}
+    if weights == "joint" and len(dense) > 1:
+        scorer, about = _weighed(dense, run.kg)
+        before, others = " + ".join(dense), [(tier, model) for tier, model in parts.items() if model.reads_pairs]
+    else:
+        (before, first), *others = parts.items()
+        scorer, about = first, first.describe()
     for tier, model in others:
         alpha = Alpha(0.0, 0.0) if is_alone else _weight(scorer, model, run.kg, top)
         scorer = Cascade(scorer).then(model, alpha=alpha, keep=TopK(top) if model.reads_pairs else None)
-        weights = f"{alpha.head:.2f} for heads, {alpha.tail:.2f} for tails"
-        emit("weight", f"The weight of {before} against {tier}: {weights}.")
+        chosen = f"{alpha.head:.2f} for heads, {alpha.tail:.2f} for tails"
+        emit("weight", f"The weight of {before} against {tier}: {chosen}.")
         about = {"first": about, "second": model.describe(), "alpha": alpha.as_dict()}
         about |= {"top": top} if model.reads_pairs else {}
         before = f"{before} + {tier}"
     return scorer, about
+
+
+def _weighed(models: Mapping[str, Model], kg: KnowledgeGraph) -> tuple[Scorer, dict[str, Any]]:
+    """Weigh tiers that score every entity, all at once."""
+    cascade = best_weighted_sum(models, kg)
+    emit("weight", f"Weighed on valid, all at once: {cascade!r}.")
+    later = [{"tier": tier.name, "alpha": tier.weight.as_dict()} for tier in cascade.tiers]
+    about = {"tiers": {tier: model.describe() for tier, model in models.items()}, "first": cascade.name, "later": later}
+    return cascade, about
 
 
 def _weight(earlier: Scorer, model: Model, kg: KnowledgeGraph, top: int) -> Alpha:

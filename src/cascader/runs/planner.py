@@ -99,7 +99,7 @@ _FEW = (4, 24)
 class MeasuredCosts:
     """Training times on a graph, measured by dry runs.
 
-    `model(tier, preset)` makes a tier's untrained model; the first tier is trained `repeats` times. Tiers that are
+    `model(tier, preset)` makes a tier's untrained model; the first embedding is trained `repeats` times. Tiers that are
     already `trained` serve as the earlier tiers of those that are measured.
     """
 
@@ -137,9 +137,8 @@ class MeasuredCosts:
     def _measure(self, tier: str, preset: str) -> TrainingCost:
         model = self._model(tier, preset)
         cost = model.dry_run(self._kg, self._sum(self._dense([name for name in self._models if name != tier])))
-        is_first = not self._models or tier == next(iter(self._models))
         self._models[tier] = model
-        repeats = self._repeats if is_first else 1
+        repeats = self._repeats if tier == "kge" else 1
         return replace(cost, preparing=cost.preparing * repeats, epochs=cost.epochs * repeats)
 
     def _dense(self, tiers: Sequence[str]) -> list[str]:

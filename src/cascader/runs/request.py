@@ -15,7 +15,8 @@ from cascader.models.model import Model
 from cascader.models.presets import PRESETS, preset
 from cascader.models.registry import model_class, model_names
 
-_DEFAULT_TIERS = ("kge", "dual", "cross")
+#: In order of cost.
+_DEFAULT_TIERS = ("plausibility", "rules", "similarity", "kge", "dual", "cross")
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class FitRequest:
         return self.budget - (time.monotonic() - self.started)
 
     def is_searched(self, tier: str) -> bool:
-        """Return whether a tier's settings are searched for: those of the first tier, if there are trials."""
-        return self.trials > 0 and tier == next(iter(self.kinds))
+        """Return whether a tier's settings are searched for: those of the first embedding, if there are trials."""
+        return self.trials > 0 and tier == "kge"
 
     def as_dict(self) -> dict[str, Any]:
         """Return what makes two requests the same."""
@@ -87,6 +88,8 @@ def fit_request(
         )
     kg = graph if isinstance(graph, KnowledgeGraph) else load_graph(graph)
     kinds = tier_kinds(tiers, model, kg)
+    if trials and "kge" not in kinds:
+        raise SettingsError(f"trials search for the settings of an embedding, but the tiers are: {', '.join(kinds)}.")
     changes = dict(settings or {})
     for tier in changes:
         if tier not in kinds:
@@ -103,7 +106,7 @@ def fit_request(
 
 
 def tier_kinds(tiers: str | Sequence[str] | None, model: str | Sequence[str], kg: KnowledgeGraph) -> dict[str, str]:
-    """Map each tier to its kind, in order: {"kge": "complex", "dual": "dual"}.
+    """Map each tier to its kind, in order: {"rules": "rules", "kge": "complex", "dual": "dual"}.
 
     Tiers that learn from structure come first, then those that read texts, then those that read pairs.
     """
@@ -131,7 +134,9 @@ def _names(text: str | Sequence[str] | None) -> list[str]:
 def _default_tiers(kg: KnowledgeGraph) -> tuple[str, ...]:
     from cascader.models.text.text_model import has_texts
 
-    return _DEFAULT_TIERS if has_texts(kg) else _DEFAULT_TIERS[:1]
+    if has_texts(kg):
+        return _DEFAULT_TIERS
+    return tuple(tier for tier in _DEFAULT_TIERS if tier == "kge" or not model_class(tier).needs_texts)
 
 
 def _free_name(name: str, taken: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from cascader.html import html_table
 from cascader.models.model import Model
 from cascader.models.registry import load_model
 from cascader.runs.folder import RunFolder
-from cascader.runs.measurement import evaluate_run
+from cascader.runs.measurement import SumWeights, evaluate_run
 from cascader.runs.new_entities import for_new_entities, parse_entity
 from cascader.runs.prediction import Predictions, Verdict
 from cascader.runs.predictor import Predictor
@@ -71,8 +71,8 @@ class Run:
 
     @property
     def seed(self) -> int:
-        """The seed that the first tier was fitted with."""
-        return int(next(iter(self.tiers.values())).settings.as_dict().get("seed", 0))
+        """The seed that the tiers were fitted with: that of the first which has one."""
+        return next((int(found) for tier in self.tiers.values() if (found := tier.settings.as_dict().get("seed"))), 0)
 
     def save(self, folder: str | Path) -> "Run":
         """Copy the run to a new folder."""
@@ -153,14 +153,13 @@ class Run:
     ) -> Predictor:
         """Return a predictor for a number of questions within a budget, calibrated now if it never was.
 
-        Without a valid split, nothing can be chosen or calibrated, and the first tier answers alone.
+        Without a valid split, nothing can be chosen or calibrated, and all tiers but those that read pairs have a say.
         """
         plan = self.planned(budget or Budget(), question_count, engine)
         if plan is not None:
             return self.calibrated(plan.trial.cascade)
-        name, first = next(iter(self.tiers.items()))
-        alone = Cascade(first, name=name)
-        return self.calibrated(alone) if len(self.kg.valid) else Predictor(self.kg, alone)
+        together = _equal_sum({name: model for name, model in self.tiers.items() if not model.reads_pairs})
+        return self.calibrated(together) if len(self.kg.valid) else Predictor(self.kg, together)
 
     def calibrated(self, cascade: Cascade) -> Predictor:
         """Return a predictor for a cascade of this run's tiers, calibrated now if it never was."""
@@ -201,6 +200,7 @@ class Run:
         *,
         filtering: Filtering = "standard",
         tiers: Sequence[str] | None = None,
+        weights: SumWeights = "joint",
         budget: Budget | None = None,
         beside: "Run | None" = None,
         top: int = READ_TOP,
@@ -210,10 +210,11 @@ class Run:
         """Rank the gold answers of a split with the tuned cascade, within a budget for all of its questions.
 
         `filtering` is that of `cascader.evaluate`.
-        `tiers` evaluates some tiers instead, alone or added up with the weights that are best on valid; one that reads
-        pairs gets the `top` candidates. `beside` adds the first tier of another run on the same graph.
+        `tiers` evaluates some tiers instead, alone or added up with `weights` that valid chooses: "joint" weighs all at
+        once and leaves out what does not help, "alpha" adds one after the other (Eq. 1 of the paper). A tier that reads
+        pairs gets the `top` candidates. `beside` adds the embedding of another run on the same graph to this one's.
         """
-        return evaluate_run(self, split, filtering, tiers, budget or Budget(), beside, top, name, engine)
+        return evaluate_run(self, split, filtering, tiers, weights, budget or Budget(), beside, top, name, engine)
 
     def report(self, out: str | Path | None = None, engine: Engine | None = None) -> Path:
         """Write a one-page report on the run, with all evaluations saved in it, and return its path."""
@@ -249,6 +250,15 @@ def _untuned(scorers: Mapping[str, Scorer]) -> Cascade:
     cascade = Cascade(first, name=name)
     for other, scorer in others:
         cascade = cascade.then(scorer, name=other)
+    return cascade
+
+
+def _equal_sum(scorers: Mapping[str, Scorer]) -> Cascade:
+    """Add up the tiers with equal weights."""
+    (name, first), *others = scorers.items()
+    cascade = Cascade(first, name=name)
+    for count, (other, scorer) in enumerate(others, start=1):
+        cascade = cascade.then(scorer, alpha=count / (count + 1), name=other)
     return cascade
 
 

@@ -91,8 +91,12 @@ def _single_level(run: Run) -> BudgetLevel:
 
 
 def choose_trials(trials: Sequence[Trial], most: int = MAX_LEVELS) -> list[Trial]:
-    """At most so many trials of the Pareto front, each with its own number of pairs; the first and last are kept."""
-    by_pairs = {ceil(trial.pairs_per_query): trial for trial in pareto_front(trials)}  # the best of equals comes last
+    """At most so many trials of the Pareto front, each with its own number of pairs; the first and last are kept.
+
+    Those whose gain may be chance are left out, as when a run chooses.
+    """
+    earning = [trial for trial in trials if trial.earns_its_cost]
+    by_pairs = {ceil(trial.pairs_per_query): trial for trial in pareto_front(earning)}  # the best of equals comes last
     front = list(by_pairs.values())
     places = np.linspace(0, len(front) - 1, min(most, len(front))).round().astype(int)
     return [front[place] for place in places]
