@@ -1,8 +1,8 @@
 """How much less must be read to keep the same share of gold answers if implausible candidates are ruled out first.
 
 For every folder of results that has both, the best sum of tiers without a language model (`structure.json`) is compared
-with the same sum without plausibility (`structure-plain.json`), from the ranks on test: k candidates per question keep a
-share of the golds, and the ratio of the two k is what is saved. Usage: python bench/plausibility.py [RESULTS]
+with the same sum without plausibility (`structure-plain.json`), from the ranks on test: k candidates per question keep
+a share of the golds, and the ratio of the two k is what is saved. Usage: python bench/plausibility.py [RESULTS]
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Every code block of the documents runs: those of the README as a newcomer runs them, the others in this process."""
+"""Every code block of the documents runs: those of the README in processes of their own, the others in this one."""
 
 import json
 import subprocess

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from cascader.runs import Run
 
 _GRAPH = "wordnet"
-_SUMS = (["kge"], ["dual"], ["kge", "dual"])
+#: What is measured beside the cascade: tiers, alone or weighed together, by the names of their results.
+_SUMS = {
+    "rules": ["rules"],
+    "kge": ["kge"],
+    "structure": ["plausibility", "rules", "similarity", "kge"],
+    "dual": ["dual"],
+}
 #: How many test triples are asked for their tails, and how many answers are shown for each.
 _QUESTIONS = 2
 _ANSWERS = 4
@@ -26,7 +32,7 @@ _ANSWERS = 4
 def demo(
     out: Annotated[Path, typer.Option("--out", help="The folder for the run and its report.")] = Path("runs/demo"),
 ) -> None:
-    """Build the WordNet graph, train three tiers, tune them, measure them, ask a few questions, and write the report.
+    """Build the WordNet graph, fit all tiers, tune them, measure them, ask a few questions, and write the report.
 
     Example: cascader demo
     """
@@ -38,8 +44,8 @@ def demo(
         f"1. A graph of places from WordNet: {counts.entities:,} entities, {counts.relations} relations, "
         f"{counts.train:,} triples to learn from, {counts.valid:,} to choose on, {counts.test:,} to be tested on."
     )
-    echo("2. Training three tiers and tuning their cascade on valid: cascader fit wordnet")
-    run = fit(kg, out, tiers="kge,dual,cross", preset="quick")
+    echo("2. Fitting all tiers, from rules to language models, and tuning their cascade on valid: cascader fit wordnet")
+    run = fit(kg, out, preset="quick")
     echo("3. Asking for the head and the tail of each test triple, and ranking all entities: cascader evaluate")
     echo_evaluations(_evaluations(run))
     echo("4. Questions, answered: cascader predict --known --why")
@@ -57,9 +63,10 @@ def demo(
 
 
 def _evaluations(run: "Run") -> list[Evaluation]:
-    """Evaluate the baseline, each tier alone, their sum and the cascade on test, and save the results in the run."""
+    """Evaluate the baseline, some tiers and the cascade on test, and save the results in the run."""
     baseline = evaluate(Frequency().fit(run.kg), run.kg)
-    found = [baseline, *(run.evaluate(tiers=tiers) for tiers in _SUMS), run.evaluate()]
+    sums = [run.evaluate(tiers=tiers, name=name) for name, tiers in _SUMS.items()]
+    found = [baseline, *sums, run.evaluate()]
     for evaluation in found:
         evaluation.save(run.folder.path / "results")
     return found
