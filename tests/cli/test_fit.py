@@ -106,6 +106,8 @@ def test_three_embeddings_become_three_tiers(run, triples, tmp_path):
         (["--set", "dual.dim=3"], "is for the tier 'dual', but the tiers are: plausibility, rules, similarity, kge."),
         (["--set", "dim"], "--set 'dim' has no value"),
         (["--set", "dim=zero"], "dim is 'zero', expected a whole number"),
+        (["--set", "dim=true"], "dim is True, expected a whole number"),
+        (["--tiers", "plausibility", "--set", "linked=no"], "linked is 'no', expected true or false."),
         (["--set", "colour=red"], "there is no setting 'colour'"),
     ],
 )
@@ -113,6 +115,14 @@ def test_settings_that_cannot_work_exit_with_2(run, triples, tmp_path, options, 
     code, _, err = run("fit", triples, "--out", tmp_path / "run", *options)
     assert code == 2
     assert message in " ".join(err.split())
+
+
+def test_a_part_of_a_tier_is_switched_off(run, triples, tmp_path):
+    options = ("--tiers", "kge,plausibility", *QUICK, "--set", "plausibility.linked=false")
+    code, _, err = run("fit", triples, *options, "--out", tmp_path / "run")
+    assert (code, err) == (0, "")
+    saved = json.loads((tmp_path / "run" / "tiers" / "plausibility" / "model.json").read_text())
+    assert saved["settings"] == {"completeness": True, "anchor": True, "signature": True, "linked": False}
 
 
 def test_a_folder_of_another_graph_or_other_settings_is_left_alone(run, triples, tmp_path):

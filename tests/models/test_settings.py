@@ -11,6 +11,7 @@ from cascader.errors import SettingsError
 from cascader.models import model_class, model_names
 from cascader.models.embeddings import ComplEx, EmbeddingSettings, RotatE, TransE
 from cascader.models.embeddings.embedding import EmbeddingOptions
+from cascader.models.plausibility import PlausibilityOptions, PlausibilitySettings
 from cascader.models.settings import Between, Settings
 from cascader.models.text import CrossSettings, DualEncoder, DualSettings
 from cascader.models.text.settings import CrossOptions, DualOptions
@@ -22,6 +23,7 @@ class Few(Settings):
     rate: Annotated[float, Between(0, 1)] = 0.5
     kind: Literal["a", "b"] = "a"
     path: str = ""
+    is_on: bool = True
 
 
 @pytest.mark.parametrize(
@@ -34,8 +36,13 @@ class Few(Settings):
         ({"rate": float("nan")}, "rate is nan, expected a number from 0 to 1."),
         ({"kind": "c"}, "kind is 'c', expected one of: a, b."),
         ({"path": 3}, "path is 3, expected a string."),
-        ({"siez": 3}, "there is no setting 'siez'. Did you mean 'size'? The settings are: size, rate, kind, path."),
-        ({"xyz": 3}, "there is no setting 'xyz'. The settings are: size, rate, kind, path."),
+        ({"is_on": "yes"}, "is_on is 'yes', expected true or false."),
+        ({"is_on": 1}, "is_on is 1, expected true or false."),
+        (
+            {"siez": 3},
+            "there is no setting 'siez'. Did you mean 'size'? The settings are: size, rate, kind, path, is_on.",
+        ),
+        ({"xyz": 3}, "there is no setting 'xyz'. The settings are: size, rate, kind, path, is_on."),
     ],
 )
 def test_what_is_wrong_is_said_with_what_was_expected(settings, message):
@@ -76,7 +83,12 @@ def test_help_shows_the_settings():
 
 @pytest.mark.parametrize(
     ("options", "settings"),
-    [(EmbeddingOptions, EmbeddingSettings), (DualOptions, DualSettings), (CrossOptions, CrossSettings)],
+    [
+        (EmbeddingOptions, EmbeddingSettings),
+        (PlausibilityOptions, PlausibilitySettings),
+        (DualOptions, DualSettings),
+        (CrossOptions, CrossSettings),
+    ],
 )
 def test_the_typed_keywords_are_the_settings(options, settings):
     assert get_type_hints(options) == settings.kinds()

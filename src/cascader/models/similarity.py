@@ -68,6 +68,7 @@ class Similarity(FittedModel):
     weights_: "csr_array | FloatArray"  # (entities, entities) float32: row e is what the facts of e are predicted from
     columns_: "csr_array | FloatArray"  # its transpose: row e is what the facts of e say about others
     shares_: FloatArray  # (train facts,) what each fact adds to its own two predictions
+    keys_: IntArray  # (train facts,) ascending
     train_: KnownAnswers
     names_: tuple[str, ...]  # of the entities
 
@@ -131,10 +132,9 @@ class Similarity(FittedModel):
     def _leave_own_facts_out(self, queries: Queries, sums: FloatArray) -> None:
         """Subtract what a train fact adds to its own prediction, as if it had been unknown to the regression."""
         own = self.train_.of(queries)
-        asked = replace(queries[own.rows], golds=own.ids)
-        counts = (self.train_.entity_count, self.train_.relation_count)
-        places = np.searchsorted(triple_keys(self.train_.triples, *counts), triple_keys(asked.triples(), *counts))
-        sums[own.rows, own.ids] -= self.shares_[places]
+        facts = replace(queries[own.rows], golds=own.ids).triples()
+        keys = triple_keys(facts, self.train_.entity_count, self.train_.relation_count)
+        sums[own.rows, own.ids] -= self.shares_[np.searchsorted(self.keys_, keys)]
 
     # Explaining.
 
@@ -168,6 +168,7 @@ class Similarity(FittedModel):
         transpose = likeness.weights.T
         self.columns_ = transpose if isinstance(transpose, np.ndarray) else transpose.tocsr()
         self.train_ = kg.known(("train",))
+        self.keys_ = triple_keys(self.train_.triples, len(kg.entities), len(kg.relations))
         self.names_ = tuple(entity.name for entity in kg.entities)
 
     def _tensors(self) -> "dict[str, Tensor]":
@@ -208,7 +209,8 @@ class NewAnchors:
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity of the graph; shape (queries, entities)."""
         similar = self._similar[queries.anchors]
-        for rows, links in _by_relation(queries, queries.known or self._train):
+        known = self._train if queries.known is None else queries.known
+        for rows, links in _by_relation(queries, known):
             similar[rows] = similar[rows] @ links
         return _log_odds(similar)
 

@@ -316,6 +316,17 @@ def test_a_reason_with_a_constant_says_what_goes_with_what(world, rules):
     assert "town 0 part of continent 0 (in 100 % of 3 cases where that is so, it is an answer for language 0)" in texts
 
 
+def test_a_reason_tells_a_feature_with_one_entity_from_one_with_any():
+    kg = KnowledgeGraph.from_triples(
+        [(f"p{i}", "plays", f"game {i}") for i in range(5)]
+        + [(f"p{i}", "likes", "chess" if i < 3 else "go") for i in range(5)]
+    )
+    reasons = Rules().fit(kg).explain(kg.query("p0", "likes"), kg.entity_index("chess"))
+    assert [reason.text for reason in reasons] == [
+        "p0 plays game 0 (in 60 % of 5 cases with any such 'plays', chess is among the answers)"
+    ]
+
+
 def test_reasons_are_few_the_strongest_first_and_never_the_fact_itself(world, rules):
     known = {tuple(triple) for triple in world.train.tolist()}
     for row in range(0, 2 * len(world.train)):

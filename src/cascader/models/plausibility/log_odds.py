@@ -18,7 +18,7 @@ _POOLED_FACTS = 1.0
 _UNSEEN_LOOPS = 0.01
 #: Self-loops are a property of a relation, so its own facts outweigh all others soon.
 _POOLED_LOOPS = 0.1
-#: How many further facts are believed to show no link, as rules have it.
+#: How many further facts are believed to have links by chance only.
 _UNLINKED_FACTS = 5.0
 #: The inverse variance of a weight around its closed form (completeness) or around 0 (signature).
 _SHRINKAGE = 5.0
@@ -231,7 +231,8 @@ def link_log_odds(facts: Facts, directed: int, shares: FloatArray) -> FloatArray
     """How being linked to the anchor by each directed relation speaks, beyond the features; shape (2 × relations,).
 
     Among the facts whose anchor has such a link, the share of golds that are linked is compared with the share that
-    the entities' features, `shares` of shape (entities,), would give.
+    the entities' features, `shares` of shape (entities,), would give. That there are fewer links than by chance takes
+    more facts to believe: links are rare.
     """
     anchors, times = np.unique(facts.anchors[facts.directed == directed], return_counts=True)
     links = facts.evidence.links_of(anchors)
@@ -243,10 +244,11 @@ def link_log_odds(facts: Facts, directed: int, shares: FloatArray) -> FloatArray
     observed = np.bincount(links.directed[is_gold], minlength=size)
     # Another known answer is no candidate, so a gold counts for its own fact only.
     weights = np.where(is_gold, 1, times[links.rows]) * shares[links.answers]
-    expected = np.bincount(links.directed, weights, minlength=size) / np.maximum(1, asked)
-    expected = expected.clip(_LEAST_SHARE, 1 - _LEAST_SHARE)
-    found = (observed + _UNLINKED_FACTS * expected) / (asked + _UNLINKED_FACTS)
-    log_odds: FloatArray = np.where(asked > 0, _logit(found) - _logit(expected), 0.0)
+    expected = np.bincount(links.directed, weights, minlength=size)
+    by_chance = (expected / np.maximum(1, asked)).clip(_LEAST_SHARE, 1 - _LEAST_SHARE)
+    found = (observed + _UNLINKED_FACTS * by_chance) / (asked + _UNLINKED_FACTS)
+    more, fewer = _logit(found) - _logit(by_chance), np.log((observed + 1) / (expected + 1))
+    log_odds: FloatArray = np.where(observed > expected, more, fewer)
     log_odds[directed] = 0.0  # the link that is asked for
     return log_odds
 

@@ -1,9 +1,8 @@
 """The model: what the graph itself says of who can be an answer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from cascader.models.plausibility.log_odds import (
     typical_sums,
 )
 from cascader.models.plausibility.reasons import Judgment, Wording
-from cascader.models.settings import Settings
+from cascader.models.plausibility.settings import PlausibilityOptions, PlausibilitySettings
 from cascader.scoring.reason import Reason
 from cascader.scoring.scorer import Scorer
 
@@ -39,25 +38,6 @@ _UNTYPICAL = 0.05
 _TYPICAL_WEIGHT = 0.25
 #: Rows, entities and what is added to their scores.
 Corrections = tuple[IntArray, IntArray, FloatArray]
-
-
-@dataclass(frozen=True)
-class PlausibilitySettings(Settings):
-    """The parts of plausibility, each of which can be switched off."""
-
-    completeness: bool = True  #: how many facts of the asked relation a candidate already has on the asked side
-    anchor: bool = True  #: whether the candidate is the entity that the question is about
-    signature: bool = True  #: which other relations the candidate takes part in, on which side, and how often
-    linked: bool = True  #: by which relations the candidate is already linked to the anchor
-
-
-class PlausibilityOptions(TypedDict, total=False):
-    """The same settings as keywords, for type checkers and editors."""
-
-    completeness: bool
-    anchor: bool
-    signature: bool
-    linked: bool
 
 
 class Plausibility(FittedModel):
@@ -158,12 +138,13 @@ class Plausibility(FittedModel):
 
     def explain(self, question: Queries, answer: int) -> list[Reason]:
         """Say which facts make an entity plausible as the answer to one question, and which implausible."""
-        self._directed(question)  # an error if it was not fitted
         known = self._known(question)
         return Wording(self.kg_, known, question, answer).reasons(self._judgment(question, answer))
 
     def for_new_entities(self, entities: Sequence[Entity], kg: KnowledgeGraph, nearness: FloatArray | None) -> Scorer:
         """A scorer for anchors that are none of the graph's entities and have no links."""
+        if not hasattr(self, "kg_"):
+            raise self._not_fitted()
         return NewAnchors(self, Evidence.of(kg.known()))
 
     def _priors(self, asked: IntArray, evidence: Evidence) -> FloatArray:

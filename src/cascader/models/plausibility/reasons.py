@@ -87,15 +87,13 @@ class Wording:
         yield _reason(text, facts, log_odds)
 
     def _of_signature(self, judgment: Judgment) -> Iterator[Reason]:
-        if abs(judgment.signature) < _CLEAR:
-            return
         telling = (judgment.typical if judgment.signature > 0 else judgment.untypical)[:2]
+        if abs(judgment.signature) < _CLEAR or (judgment.signature > 0 and len(telling) == 0):
+            return
         end = "head" if self._asks_head else "tail"
         what = " and ".join(f"{self._name(directed)} as its {self._end(directed)}" for directed in telling)
-        if judgment.signature > 0 and what:
+        if judgment.signature > 0:
             text = f"it takes part in {what}, like others that are the {end} of {self._asked}"
-        elif judgment.signature > 0:
-            text = f"it takes part in as little as others that are the {end} of {self._asked}"
         elif what:
             text = f"it takes part in {what}, and hardly anything like it is the {end} of {self._asked}"
         else:

@@ -62,7 +62,8 @@ class Explainer:
         for rule, confidence in zip(hits.rules.tolist(), hits.confidences.tolist(), strict=True):
             case = Case(float(constants.rules.supports[rule]), float(constants.rules.bodies[rule]), confidence)
             fact = self._feature(rule, anchor, not_=answer)
-            text = f"{self._said([fact])} (in {case} where that is so, {self._entity(answer)} is among the answers)"
+            like_it = f"{case} {self._condition(rule)}"
+            text = f"{self._said([fact])} (in {like_it}, {self._entity(answer)} is among the answers)"
             yield Reason(text, (fact,), confidence)
 
     def _by_features_of_answer(self, target: int, anchor: int, answer: int) -> Iterator[Reason]:
@@ -72,7 +73,8 @@ class Explainer:
         for rule, confidence in zip(hits.rules.tolist(), hits.confidences.tolist(), strict=True):
             case = Case(float(constants.rules.supports[rule]), float(constants.rules.reaches[rule]), confidence)
             fact = self._feature(rule, answer, not_=anchor)
-            text = f"{self._said([fact])} (in {case} where that is so, it is an answer for {self._entity(anchor)})"
+            like_it = f"{case} {self._condition(rule)}"
+            text = f"{self._said([fact])} (in {like_it}, it is an answer for {self._entity(anchor)})"
             yield Reason(text, (fact,), confidence)
 
     def _feature(self, rule: int, entity: int, not_: int) -> Fact:
@@ -84,6 +86,12 @@ class Explainer:
             others = neighbors(self.facts, entity, relation)
             other = next(int(other) for other in others if not is_asked or other != not_)
         return self._fact(entity, relation, other)
+
+    def _condition(self, rule: int) -> str:
+        """What the cases of a rule have in common: this very fact, or one of its relation with any other entity."""
+        rules = self.applied.constants.rules
+        is_any = rules.entities[rule] == NONE
+        return f"with any such '{self._relation(int(rules.relations[rule]))}'" if is_any else "where that is so"
 
     def _fact(self, source: int, relation: int, target: int) -> Fact:
         """An edge as a triple of the graph."""
@@ -110,7 +118,7 @@ class Case(NamedTuple):
     def __str__(self) -> str:
         cases = max(round(self.body), round(self.support), 1)
         share = round(100 * min(self.support / cases, 1))
-        return f"{share} % of {cases:,} case{'' if cases == 1 else 's'}"
+        return f"{share or 'under 1'} % of {cases:,} case{'' if cases == 1 else 's'}"
 
 
 def neighbors(facts: Facts, entity: int, relation: int) -> IntArray:
