@@ -100,8 +100,8 @@ class _Answers:
 def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = None, *, seed: int = 0) -> Calibration:
     """Fit a curve for each side on valid, or on a subset of its `triples`.
 
-    Gold answers count as true, and anything in neither train nor valid as false. Half of the questions choose the kind
-    of curve and fit it, and the other half measures its error; then it is fitted to all of them.
+    Gold answers count as true, and what no split has as false; answers of test are left out. Half of the questions
+    choose the kind of curve and fit it, and the other half measures its error; then it is fitted to all of them.
     """
     triples = kg.valid if triples is None else triples
     if len(triples) == 0:
@@ -160,14 +160,14 @@ def _fit_isotonic(evidence: FloatArray, is_gold: BoolArray, counts: FloatArray) 
 
 
 def _answers(cascade: Cascade, kg: KnowledgeGraph, questions: Queries, draw: np.random.Generator) -> list[_Answers]:
-    """Choose the answers of each question to learn from, leaving out those known from train."""
-    known, golds = questions.known, kg.known(("valid",))
+    """Choose the answers of each question to learn from, leaving out those of train and test."""
+    known, golds, others = questions.known, kg.known(("valid",)), kg.known(("train", "test"))
     found = []
     for block in questions.blocks(_QUESTIONS_AT_ONCE):
         scores = cascade.score_all(block)
-        is_known, is_gold = (known_mask(block, answers, scores.shape) for answers in (known, golds))
+        is_known, is_gold, is_other = (known_mask(block, answers, scores.shape) for answers in (known, golds, others))
         for row in range(len(block)):
-            chosen, counts = _chosen(np.where(is_known[row], -np.inf, scores[row]), is_gold[row], draw)
+            chosen, counts = _chosen(np.where(is_other[row], -np.inf, scores[row]), is_gold[row], draw)
             found.append(
                 _Answers(
                     evidence(scores[row], is_known[row])[chosen],
