@@ -36,7 +36,6 @@ from .graph import Queries as Queries
 from .graph import Relation as Relation
 from .graph import Side as Side
 from .models import Frequency as Frequency
-from .models import Similarity as Similarity
 from .models.embeddings import RESCAL as RESCAL
 from .models.embeddings import ComplEx as ComplEx
 from .models.embeddings import PyKEENScorer as PyKEENScorer
@@ -47,6 +46,7 @@ from .models.model import Model as Model
 from .models.plausibility import Plausibility as Plausibility
 from .models.registry import register as register
 from .models.rules import Rules as Rules
+from .models.similarity import Similarity as Similarity
 from .models.text import CrossEncoder as CrossEncoder
 from .models.text import DualEncoder as DualEncoder
 from .runs import Prediction as Prediction

@@ -3,13 +3,11 @@
 from cascader.models.frequency import Frequency
 from cascader.models.model import FittedModel, Model, TrainedModel
 from cascader.models.registry import load_model, model_class, model_names, register
-from cascader.models.similarity import Similarity
 
 __all__ = [
     "FittedModel",
     "Frequency",
     "Model",
-    "Similarity",
     "TrainedModel",
     "load_model",
     "model_class",

@@ -11,7 +11,7 @@ from cascader.durations import format_duration
 from cascader.events import emit
 from cascader.graph import FloatArray, IntArray
 from cascader.graph.arrays import offsets_of, positions_within
-from cascader.models.likeness import Features, Likeness, rows_of
+from cascader.models.similarity.regression import Features, Likeness, rows_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

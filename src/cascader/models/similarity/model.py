@@ -12,10 +12,10 @@ from cascader.errors import DataError
 from cascader.events import emit
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.arrays import triple_keys
-from cascader.models.likeness import Features, Likeness, closed_form, rows_of
 from cascader.models.model import FittedModel
-from cascader.models.neighbors import nearest_neighbors
 from cascader.models.settings import Between, Settings
+from cascader.models.similarity.neighbors import nearest_neighbors
+from cascader.models.similarity.regression import Features, Likeness, closed_form, rows_of
 from cascader.scoring.reason import Reason
 from cascader.scoring.scorer import Scorer
 
