@@ -11,12 +11,15 @@ from typing import Any, get_args
 
 import cascader
 from cascader.models.embeddings.embedding import Embedding, EmbeddingSettings
+from cascader.models.plausibility import PlausibilitySettings
+from cascader.models.rules import RulesSettings
 from cascader.models.settings import Settings
+from cascader.models.similarity import SimilaritySettings
 from cascader.models.text.settings import CrossSettings, DualSettings
 from cascader.models.text.text_model import TextModel
 
 PAGE = Path(__file__).with_name("api.md")
-_EMBEDDINGS, _LANGUAGE_MODELS = "Tier 1: embeddings", "Tiers 2 and 3: language models"
+_STRUCTURE, _EMBEDDINGS, _LANGUAGE_MODELS = "What the structure says", "Embeddings", "Language models"
 #: The public names of each chapter, in the order of the page.
 CHAPTERS = {
     "Graphs": ("load_graph", "save_graph", "graph_from_frames", "Split", "KnowledgeGraph", "Entity", "Relation"),
@@ -29,10 +32,12 @@ CHAPTERS = {
         "Predictions",
         "Prediction",
         "Verdict",
+        "Reason",
         "Event",
         "to_frame",
     ),
     "Evaluation": ("evaluate", "Evaluation", "Metrics", "compare", "Comparison"),
+    _STRUCTURE: ("Plausibility", "Rules", "Similarity"),
     _EMBEDDINGS: ("ComplEx", "RESCAL", "RotatE", "TransE"),
     "Embeddings trained elsewhere": ("read_embedding", "PyKEENScorer"),
     _LANGUAGE_MODELS: ("DualEncoder", "CrossEncoder"),
@@ -55,7 +60,11 @@ CHAPTERS = {
 }
 #: What all models of a chapter can do, described once at its end.
 BASES = {_EMBEDDINGS: Embedding, _LANGUAGE_MODELS: TextModel}
-SETTINGS = {_EMBEDDINGS: [EmbeddingSettings], _LANGUAGE_MODELS: [DualSettings, CrossSettings]}
+SETTINGS = {
+    _STRUCTURE: [PlausibilitySettings, RulesSettings, SimilaritySettings],
+    _EMBEDDINGS: [EmbeddingSettings],
+    _LANGUAGE_MODELS: [DualSettings, CrossSettings],
+}
 OPENING = """# The API
 
 All public names of `cascader`, with their signatures and examples, which are run as tests. This page is generated from
