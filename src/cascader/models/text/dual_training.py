@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
+from cascader.models.plausibility import Plausibility
 from cascader.models.text.settings import DualSettings
 from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.towers import Batch, Towers
@@ -46,6 +47,8 @@ class DualTraining(GradientTraining):
             weight_decay=settings.weight_decay,
         )
         super().__init__(trainable_parameters(self._modules), optimizer)
+        # A score that must only add what the graph does not say by itself can leave that to the prior.
+        self._prior = Plausibility().fit(kg) if settings.prior_weight else None
         self._known = KnownAnswers(kg.train, len(kg.entities), len(kg.relations))
         queries = Queries.from_triples(kg.train)
         self._questions = queries.unique()[0]
@@ -92,7 +95,13 @@ class DualTraining(GradientTraining):
             weights=torch.full(rows.shape, 1 / (len(questions) * self._answers_per_question)),
             compared=compared,
             is_known=is_known,
+            prior=self._prior_of(questions, compared),
         )
+
+    def _prior_of(self, questions: Queries, compared: Tensor) -> Tensor | None:
+        if self._prior is None:
+            return None
+        return self._settings.prior_weight * torch.from_numpy(self._prior.score_all(questions)[:, compared.numpy()])
 
     def _compared(self, needed: Tensor, generator: torch.Generator) -> Tensor:
         """The entities that answers are compared with, ascending: those `needed`, and a sample of the others."""

@@ -38,6 +38,7 @@ class DualSettings(Settings):
     epochs: Annotated[int, Between(1, 1_000_000)] = 60
     valid_every: Annotated[int, Between(1, 1_000_000)] = 5  #: epochs between validations
     patience: Annotated[int, Between(1, 1_000_000)] = 3  #: validations without improvement before training stops
+    prior_weight: Annotated[float, Between(0, 10)] = 0.0  #: of plausibility in the scores while the towers learn
     seed: Annotated[int, Between(0, 2**31 - 1)] = 0
 
 
@@ -64,6 +65,7 @@ class DualOptions(TypedDict, total=False):
     epochs: int
     valid_every: int
     patience: int
+    prior_weight: float
     seed: int
 
 

@@ -28,6 +28,7 @@ class Batch:
     weights: Tensor  # (answers,) of each answer in the loss
     compared: Tensor  # (compared,) entities
     is_known: Tensor  # (questions, compared) True where an entity is an answer
+    prior: Tensor | None = None  # (questions, compared) added to the scores: what need not be learned from texts
 
 
 class Towers(nn.Module):
@@ -83,6 +84,8 @@ class ContrastiveTowers(Towers):
         """Cross-entropy of the answers against everything compared (InfoNCE), with an additive margin."""
         questions = self.question_vectors(encoder, asked.anchors, asked.relations)
         scores = questions @ self.entity_vectors(encoder, asked.compared).T
+        if asked.prior is not None:
+            scores = scores + asked.prior
         if self._margin:
             scores = scores - self._margin * self.log_scale.exp() * asked.is_known
         if self._other_answers == "masked":
