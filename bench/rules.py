@@ -116,7 +116,8 @@ def run_one(what: str, name: str, limit: float) -> None:
     else:
         short = {"max_length": 2, "max_constants": 0} if what == "chains" else {}
         scorer = cascader.Rules(**short).fit(kg, time_limit=limit)
-        rules = len(scorer.chains_) + len(scorer.constants_)
+        chains = zip(scorer.chains_.targets.tolist(), scorer.chains_.path_tuples(), strict=True)
+        rules = len(set(chains)) + len(scorer.constants_)
     mined = time.perf_counter()
     mrr = valid_mrr(scorer, kg)
     print(

@@ -5,11 +5,13 @@ from math import log
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import cascader
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, Entity, KnowledgeGraph, KnownAnswers, Queries, Relation
 from cascader.models.plausibility import Plausibility
+from cascader.models.plausibility.evidence import values_at
 from cascader.models.presets import PRESETS, preset
 from cascader.scoring.reason import Explains
 from tests.contracts import ModelContract
@@ -106,8 +108,9 @@ def test_facts_that_are_added_later_count_without_refitting(world):
 
 def test_without_self_loops_the_anchor_is_no_answer(three_capitals):
     model = Plausibility(**ALL_OFF | {"anchor": True}).fit(three_capitals)
-    # Of 6 queries, 0.01 are believed to be loops; the 3 of this side are joined by 0.1 of such. By chance it is 1 in 6.
-    by_hand = log(0.1 * 0.01 / 6 / 3.1) - log(1 / 6)
+    # 0.01 loops are believed to be among the 6 queries and one more. The 3 of this side are joined by 0.1 of such.
+    rate = 0.1 * (0.01 / 7) / 3.1
+    by_hand = log(rate / (1 - rate))
     assert score_of(model, three_capitals, "city 0", "city 0", "capital of") == pytest.approx(by_hand)
     assert score_of(model, three_capitals, "city 1", "city 0", "capital of") == 0
 
@@ -121,7 +124,7 @@ def test_self_loops_in_train_are_learned_for_their_relation():
     (reason,) = [
         reason for reason in model.explain(kg.query("i", "same as"), kg.entity_index("i")) if "asked" in reason.text
     ]
-    assert reason.text == "it is the entity asked about, and 100 % of the facts of 'same as' link one to itself"
+    assert reason.text == "it is the entity asked about, and 100 % of the facts of 'same as' link an entity to itself"
     assert reason.speaks_for
     assert reason.facts[0] == (0, 0, 0)
 
@@ -234,6 +237,11 @@ def test_a_graph_without_train_says_nothing_but_that_the_anchor_is_no_answer():
     assert scores[0] < scores[1]
 
 
+def test_a_graph_without_relations_is_an_error():
+    with pytest.raises(DataError, match="graph has no relations, so nothing can be asked or learned. Add triples."):
+        Plausibility().fit(KnowledgeGraph.from_triples([]))
+
+
 def test_it_answers_about_new_entities_by_what_the_answers_are(world):
     model = Plausibility().fit(world)
     new = model.for_new_entities([Entity("n", "Andorra")], world, None)
@@ -249,6 +257,8 @@ def test_it_is_not_asked_before_it_is_fitted_nor_about_another_graph(world, tmp_
     for ask in (Plausibility().score_all, lambda q: Plausibility().explain(q, 0)):
         with pytest.raises(NotFittedError, match=r"plausibility has not been fitted. Call fit\(kg\)"):
             ask(question)
+    with pytest.raises(NotFittedError, match="plausibility has not been fitted"):
+        Plausibility().save(tmp_path)
     with pytest.raises(NotFittedError, match="plausibility has not been fitted"):
         Plausibility().for_new_entities([Entity("n", "new")], world, None)
     Plausibility().fit(world).save(tmp_path)
@@ -346,3 +356,25 @@ def test_reasons_come_strongest_first_and_hostile_names_stay_on_one_line():
     assert [reason.strength for reason in reasons] == sorted((reason.strength for reason in reasons), reverse=True)
     assert reasons
     assert all(reason.text.isprintable() and len(reason.text) < 400 for reason in reasons)
+
+
+def test_self_loops_that_are_not_known_are_no_reason():
+    kg = KnowledgeGraph.from_triples([(name, "same as", name) for name in "abcdefgh"])
+    reasons = Plausibility().fit(kg).explain(kg.query("a", "same as").with_known(kg.known(())), 0)
+    assert not any("asked about" in reason.text for reason in reasons)
+    few = KnowledgeGraph.from_triples([("a", "likes", "a"), *((f"x{i}", "likes", f"y{i}") for i in range(300))])
+    texts = reasons_of(Plausibility(signature=False).fit(few), few, "x1", "x1", "likes")
+    assert "it is the entity asked about, and less than 1 % of the facts of 'likes' link an entity to itself" in texts
+
+
+# Sparse look-ups.
+
+
+def test_values_are_found_in_rows_of_any_length():
+    dense = np.random.default_rng(0).integers(-3, 2, (7, 50)).clip(min=0)
+    dense[2] = 0
+    matrix = csr_array(dense)
+    rows, columns = (axis.ravel() for axis in np.mgrid[:7, :50])
+    np.testing.assert_array_equal(values_at(matrix, rows, columns), dense.ravel())
+    assert values_at(matrix, rows[:0], columns[:0]).shape == (0,)
+    assert not values_at(csr_array((7, 50)), rows, columns).any()

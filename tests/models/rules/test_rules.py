@@ -39,12 +39,8 @@ def found(rules, kg, target, *path):
     """The support and the body of a chain, its relations named, "~" for the other direction."""
     wanted = [_directed(kg, name) for name in path]
     chains = rules.chains_.of(_directed(kg, target))
-    ((support, body),) = [
-        (float(chains.supports[row]), float(chains.bodies[row]))
-        for row, path in enumerate(chains.path_tuples())
-        if list(path) == wanted
-    ]
-    return support, body
+    rows = [row for row, path in enumerate(chains.path_tuples()) if list(path) == wanted]
+    return float(chains.supports[rows].sum()), float(chains.bodies[rows].sum())
 
 
 def _directed(kg, name):
@@ -52,7 +48,8 @@ def _directed(kg, name):
 
 
 def probabilities(rules, question):
-    return np.exp(rules.score_all(question)[0])
+    """The scores without the floor and without the logarithm."""
+    return np.exp(rules.score_all(question)[0]) - 1e-3
 
 
 def best(rules, kg, question):
@@ -90,9 +87,20 @@ def test_confidence_is_support_by_body_and_five_more(world):
     rules = Rules(max_constants=0).fit(kg)
     question = kg.query("a9", "r")
     # Only the eight that have "r" at all are cases of the question "which?".
-    assert probabilities(rules, question)[kg.entity_index("b9")] == pytest.approx(8 / (8 + 5), rel=1e-4)
+    assert probabilities(rules, question)[kg.entity_index("b9")] == pytest.approx(8 / (8 + 5), rel=1e-3)
     stricter = Rules(max_constants=0, prior_count=20.0).fit(kg)
-    assert probabilities(stricter, question)[kg.entity_index("b9")] == pytest.approx(8 / (8 + 20), rel=1e-4)
+    assert probabilities(stricter, question)[kg.entity_index("b9")] == pytest.approx(8 / (8 + 20), rel=1e-3)
+
+
+def test_a_chain_that_leads_to_one_entity_counts_apart_from_where_it_leads_to_many():
+    """Six have one "s", which is their "r"; six have twelve, none of which is."""
+    few = [(f"a{i}", r, f"b{i}") for i in range(6) for r in "rs"]
+    many = [(f"c{i}", "s", f"d{i}-{j}") for i in range(6) for j in range(12)] + [(f"c{i}", "r", "e") for i in range(6)]
+    asked = [("x", "s", "y"), *(("z", "s", f"d0-{j}") for j in range(12))]
+    kg = KnowledgeGraph.from_triples([*few, *many, *asked])
+    rules = Rules(max_length=1, max_constants=0).fit(kg)
+    assert probabilities(rules, kg.query("x", "r"))[kg.entity_index("y")] == pytest.approx(6 / (6 + 5), rel=1e-3)
+    assert probabilities(rules, kg.query("z", "r"))[kg.entity_index("d0-0")] < 1e-3
 
 
 def test_a_constant_goes_with_a_feature():
@@ -120,7 +128,21 @@ def test_the_best_rules_are_joined_by_noisy_or():
     }
     for (count, discount), probability in expected.items():
         rules = Rules(best=count, discount=discount, max_constants=0, max_length=1).fit(kg)
-        assert probabilities(rules, kg.query("a", "r"))[kg.entity_index("b")] == pytest.approx(probability, rel=1e-4)
+        assert probabilities(rules, kg.query("a", "r"))[kg.entity_index("b")] == pytest.approx(probability, rel=1e-3)
+
+
+def test_at_most_two_features_of_the_same_entity_are_joined():
+    """Everyone who has any of three features has "x": a third feature adds nothing to two."""
+    kg = KnowledgeGraph.from_triples(
+        [(f"a{i}", "r", "x") for i in range(6)]
+        + [(f"a{i}", s, f"{s}!") for i in range(6) for s in ("s", "t", "u")]
+        + [("two", s, f"{s}!") for s in ("s", "t")]
+        + [("three", s, f"{s}!") for s in ("s", "t", "u")]
+    )
+    rules = Rules(max_length=1).fit(kg)
+    two, three = (probabilities(rules, kg.query(name, "r"))[kg.entity_index("x")] for name in ("two", "three"))
+    assert two == three == pytest.approx(1 - (1 - 6 / 11) ** 1.5, rel=1e-3)
+    assert len(rules.explain(kg.query("three", "r"), kg.entity_index("x"))) == 2
 
 
 def test_rules_are_right_where_counting_says_so(world, rules):

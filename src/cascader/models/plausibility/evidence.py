@@ -94,10 +94,21 @@ class Evidence:
 
 
 def values_at(matrix: "csr_array", rows: IntArray, columns: IntArray) -> Array:
-    """The values of a sparse matrix at pairs of a row and a column; shape (pairs,)."""
-    if len(rows) == 0:  # for which scipy gives a sparse array
-        return np.zeros(0, dtype=matrix.dtype)
-    return np.asarray(matrix[rows, columns])
+    """The values of a sparse matrix with sorted indices at pairs of a row and a column; shape (pairs,).
+
+    By binary search in all rows at once: scipy's own look-up scans a row from its beginning, once for each pair.
+    """
+    if matrix.nnz == 0:
+        return np.zeros(len(rows), dtype=matrix.dtype)
+    low, end = (matrix.indptr[rows + step].astype(np.int64) for step in (0, 1))
+    high, last = end, matrix.nnz - 1
+    while (is_open := low < high).any():
+        middle = (low + high) // 2
+        is_below = is_open & (matrix.indices[np.minimum(middle, last)] < columns)
+        low, high = np.where(is_below, middle + 1, low), np.where(is_open & ~is_below, middle, high)
+    places = np.minimum(low, last)
+    is_found = (low < end) & (matrix.indices[places] == columns)
+    return np.where(is_found, matrix.data[places], matrix.dtype.type(0))
 
 
 #: By what they were made from, and forgotten with it.

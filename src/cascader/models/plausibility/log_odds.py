@@ -212,19 +212,15 @@ def typical_sums(facts: Facts, directed: IntArray, weights: FloatArray, untypica
     return sums
 
 
-def anchor_log_odds(facts: Facts, directed: IntArray, shares: FloatArray) -> FloatArray:
-    """How being the anchor itself speaks, beyond what an entity's features say; shape (relations,)."""
-    totals = facts.totals
+def anchor_log_odds(facts: Facts) -> FloatArray:
+    """How being the anchor itself speaks; shape (2 × relations,).
+
+    Other tiers tend to put the anchor first, so it is judged against all other entities together, not a random one.
+    """
     is_loop = facts.anchors == facts.golds
-    pooled = (is_loop.sum() + _UNSEEN_LOOPS) / max(1, len(is_loop))
-    loops = np.bincount(facts.directed[is_loop], minlength=facts.directed_count)[directed]
-    observed = (loops + _POOLED_LOOPS * pooled) / (totals[directed] + _POOLED_LOOPS)
-    wanted = np.isin(facts.directed, directed)
-    rows = facts.directed[wanted] - directed[0]
-    sums = np.bincount(rows, shares[facts.anchors[wanted], rows], minlength=len(directed))
-    expected = sums / np.maximum(1, totals[directed])
-    # What features rule out already must not be made up for.
-    return np.log(observed) - np.log(np.maximum(expected, 1 / facts.entity_count))
+    loops = np.bincount(facts.directed[is_loop], minlength=facts.directed_count)
+    pooled = (is_loop.sum() + _UNSEEN_LOOPS) / (len(is_loop) + 1)
+    return _logit((loops + _POOLED_LOOPS * pooled) / (facts.totals + _POOLED_LOOPS))
 
 
 def link_log_odds(facts: Facts, directed: int, shares: FloatArray) -> FloatArray:
@@ -242,8 +238,9 @@ def link_log_odds(facts: Facts, directed: int, shares: FloatArray) -> FloatArray
     having = np.unique(links.rows * size + links.directed)
     asked = np.bincount(having % size, times[having // size], minlength=size)
     observed = np.bincount(links.directed[is_gold], minlength=size)
-    # Another known answer is no candidate, so a gold counts for its own fact only.
-    weights = np.where(is_gold, 1, times[links.rows]) * shares[links.answers]
+    # Another known answer is no candidate, so a gold counts for its own fact only. And what features rule out already
+    # must not be made up for.
+    weights = np.where(is_gold, 1, times[links.rows]) * np.maximum(shares[links.answers], 1 / facts.entity_count)
     expected = np.bincount(links.directed, weights, minlength=size)
     by_chance = (expected / np.maximum(1, asked)).clip(_LEAST_SHARE, 1 - _LEAST_SHARE)
     found = (observed + _UNLINKED_FACTS * by_chance) / (asked + _UNLINKED_FACTS)

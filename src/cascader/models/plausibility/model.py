@@ -79,12 +79,14 @@ class Plausibility(FittedModel):
         """Learn the log-odds of each part from train; there is nothing to resume, to limit or to complement."""
         from scipy.sparse import vstack
 
+        if not kg.relations:
+            raise DataError(f"{kg.name} has no relations, so nothing can be asked or learned. Add triples.")
         facts = Facts.of(kg.known(("train",)))
         size = facts.directed_count
         self.kg_ = kg
         self.completeness_ = np.zeros((size, 1 + len(BINS)), dtype=np.float32)
         self.typical_ = np.zeros(size, dtype=np.float32)
-        self.anchor_ = np.zeros(size, dtype=np.float32)
+        self.anchor_ = (anchor_log_odds(facts) * self.settings.anchor).astype(np.float32)
         self.linked_ = np.zeros((size, size), dtype=np.float32)
         completeness = completeness_log_odds(facts) if self.settings.completeness else None
         fitted = SignatureFit(facts, completeness) if self.settings.signature else None
@@ -104,8 +106,6 @@ class Plausibility(FittedModel):
         self.completeness_[directed, 1:] = weights[rows, own]
         weights[rows, own] = 0.0
         self.typical_[directed] = typical_sums(facts, directed, weights, _UNTYPICAL)
-        if self.settings.anchor:
-            self.anchor_[directed] = anchor_log_odds(facts, directed, shares)
         if self.settings.linked:
             for row, asked in enumerate(directed):
                 self.linked_[asked] = link_log_odds(facts, int(asked), shares[:, row])
@@ -138,13 +138,12 @@ class Plausibility(FittedModel):
 
     def explain(self, question: Queries, answer: int) -> list[Reason]:
         """Say which facts make an entity plausible as the answer to one question, and which implausible."""
-        known = self._known(question)
-        return Wording(self.kg_, known, question, answer).reasons(self._judgment(question, answer))
+        wording = Wording(self._graph(), self._known(question), question, answer)
+        return wording.reasons(self._judgment(question, answer))
 
     def for_new_entities(self, entities: Sequence[Entity], kg: KnowledgeGraph, nearness: FloatArray | None) -> Scorer:
         """A scorer for anchors that are none of the graph's entities and have no links."""
-        if not hasattr(self, "kg_"):
-            raise self._not_fitted()
+        self._graph()  # an error if it was not fitted
         return NewAnchors(self, Evidence.of(kg.known()))
 
     def _priors(self, asked: IntArray, evidence: Evidence) -> FloatArray:
@@ -235,14 +234,15 @@ class Plausibility(FittedModel):
         )
 
     def _directed(self, queries: Queries) -> IntArray:
-        if not hasattr(self, "kg_"):
-            raise self._not_fitted()
-        return queries.directed_relations(len(self.kg_.relations))
+        return queries.directed_relations(len(self._graph().relations))
 
     def _known(self, queries: Queries) -> KnownAnswers:
+        return self._graph().known(("train",)) if queries.known is None else queries.known
+
+    def _graph(self) -> KnowledgeGraph:
         if not hasattr(self, "kg_"):
             raise self._not_fitted()
-        return self.kg_.known(("train",)) if queries.known is None else queries.known
+        return self.kg_
 
     def _evidence(self, queries: Queries) -> Evidence:
         return Evidence.of(self._known(queries))
@@ -250,6 +250,7 @@ class Plausibility(FittedModel):
     def _tensors(self) -> "dict[str, Tensor]":
         import torch
 
+        self._graph()  # an error if it was not fitted
         signature = self.signature_.tocoo()
         arrays = {
             "completeness": self.completeness_,

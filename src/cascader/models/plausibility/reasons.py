@@ -53,36 +53,38 @@ class Wording:
         others = self._other_anchors()
         if abs(log_odds) < _CLEAR or len(others) == 0:
             return
-        name, relation, count = self._entity(self.answer), self._asked, len(others)
-        some = _listed([self._entity(other) for other in others[:_FACTS]], count)
-        if log_odds > 0 and self._asks_head:
-            text = f"{name} already has {count:,} {relation} ({some}), and entities with so many have further ones"
-        elif log_odds > 0:
-            text = f"{relation} leads to {name} {_times(count)} already (from {some}), and often to such entities"
-        elif self._asks_head:
-            number = "a" if count == 1 else f"{count:,}"
-            most = "one" if count == 1 else f"{count:,}"
-            share = self._share_with_at_most(count)
-            text = f"{name} already has {number} {relation} ({some}), and {share} of entities have at most {most}"
-        else:
-            share = self._share_with_at_most(count)
-            text = (
-                f"{relation} leads to {name} already (from {some}), and to {share} of entities at most {_times(count)}"
-            )
+        some = _listed([self._entity(other) for other in others[:_FACTS]], len(others))
+        text = self._having_many(len(others), some) if log_odds > 0 else self._having_enough(len(others), some)
         facts = [self._fact(self._directed, other, self.answer) for other in others[:_FACTS]]
         yield _reason(text, facts, log_odds)
+
+    def _having_many(self, count: int, some: str) -> str:
+        name, relation = self._entity(self.answer), self._asked
+        if self._asks_head:
+            return f"{name} already has {count:,} {relation} ({some}), and entities with so many have further ones"
+        return f"{relation} leads to {name} {_times(count)} already (from {some}), and often to such entities"
+
+    def _having_enough(self, count: int, some: str) -> str:
+        name, relation = self._entity(self.answer), self._asked
+        counts = Evidence.of(self.known).counts[[self._directed]].data  # of the entities that have any
+        share = _percent((counts <= count).mean())
+        if self._asks_head:
+            number, most = ("a", "one") if count == 1 else (f"{count:,}", f"{count:,}")
+            return f"{name} already has {number} {relation} ({some}), and {share} of entities have at most {most}"
+        return f"{relation} leads to {name} already (from {some}), and to {share} of entities at most {_times(count)}"
 
     def _of_anchor(self, log_odds: float) -> Iterator[Reason]:
         if abs(log_odds) < _CLEAR:
             return
         heads, _, tails = self.known.triples[self.known.triples[:, 1] == self._relation].T
         loops = heads[(heads == tails) & (heads != self.answer)]
+        if len(loops) == 0 and log_odds > 0:
+            return  # those of train are not known here
         if len(loops) == 0:
             text = "it is the entity asked about, and no fact of this relation links an entity to itself"
         else:
-            only = "only " if log_odds < 0 else ""
             share = _percent(len(loops) / len(heads))
-            text = f"it is the entity asked about, and {only}{share} of the facts of {self._asked} link one to itself"
+            text = f"it is the entity asked about, and {share} of the facts of {self._asked} link an entity to itself"
         facts = [(int(entity), self._relation, int(entity)) for entity in loops[:_FACTS]]
         yield _reason(text, facts, log_odds)
 
@@ -149,11 +151,6 @@ class Wording:
     def _fact(self, directed: int, anchor: int, answer: int) -> Fact:
         is_inverse, relation = divmod(directed, self.known.relation_count)
         return (answer, relation, anchor) if is_inverse else (anchor, relation, answer)
-
-    def _share_with_at_most(self, count: int) -> str:
-        """The share of entities with at most so many facts, of those that have any."""
-        counts = Evidence.of(self.known).counts[[self._directed]].data
-        return _percent((counts <= count).mean())
 
     # Names, which may be anything.
 

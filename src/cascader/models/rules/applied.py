@@ -7,7 +7,7 @@ import numpy as np
 
 from cascader.graph import FloatArray, IntArray, KnownAnswers
 from cascader.graph.arrays import positions_within
-from cascader.models.rules.facts import Facts, rows_of
+from cascader.models.rules.facts import Facts, bands_of, rows_of
 from cascader.models.rules.joining import Hits, NoisyOr
 from cascader.models.rules.settings import RulesSettings
 from cascader.models.rules.tables import NONE, Chains, ConstantRules
@@ -15,8 +15,11 @@ from cascader.models.rules.tables import NONE, Chains, ConstantRules
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-#: The most numbers of first steps that are kept for other chains that begin alike.
+#: The most numbers that are kept for other chains, and other bands of the same chain.
 _KEPT_NUMBERS = 20_000_000
+#: The most rules with a constant that are joined for a candidate, by features of the anchor and of the candidate each:
+#: two features of the same entity mostly say the same.
+_BY_FEATURES = 2
 
 
 class AppliedRules:
@@ -45,24 +48,35 @@ class AppliedRules:
         chains = self.chains.of(target)
         confidences = chains.confidences(self.settings.prior_count).tolist()
         walker = Walker(self.facts, anchors)
-        for path, confidence in zip(chains.path_tuples(), confidences, strict=True):
-            yield walker.cells(path), confidence
+        for path, band, confidence in zip(chains.path_tuples(), chains.bands, confidences, strict=True):
+            yield walker.cells(path, band), confidence
 
 
 class Walker:
-    """Walks along chains from the same anchors; chains that begin alike share their first steps."""
+    """Walks along chains from the same anchors; what chains have in common is walked once, while there is room."""
 
     def __init__(self, facts: Facts, anchors: IntArray) -> None:
         self.facts, self.anchors = facts, anchors
         self._begun: dict[tuple[int, ...], csr_array] = {}
-        self._kept_numbers = 0
+        self._ended: dict[tuple[int, ...], tuple[IntArray, IntArray]] = {}
+        self._room = _KEPT_NUMBERS
 
-    def cells(self, path: tuple[int, ...]) -> IntArray:
+    def cells(self, path: tuple[int, ...], band: int) -> IntArray:
         """The cells of a table (anchors, entities) that a chain leads to; without any step, the anchors themselves."""
         if not path:
             return np.arange(len(self.anchors)) * self.facts.entity_count + self.anchors
+        cells, bands = self._end(path)
+        return cells[bands == band]
+
+    def _end(self, path: tuple[int, ...]) -> tuple[IntArray, IntArray]:
+        """The cells that a chain leads to, and their bands."""
+        if path in self._ended:
+            return self._ended[path]
         ways = self._walk(path)
-        return rows_of(ways) * self.facts.entity_count + ways.indices
+        end = rows_of(ways) * self.facts.entity_count + ways.indices, bands_of(ways)
+        if self._has_room(ways.nnz):
+            self._ended[path] = end
+        return end
 
     def _walk(self, path: tuple[int, ...]) -> "csr_array":
         if len(path) == 1:
@@ -70,14 +84,18 @@ class Walker:
         return self.facts.step(self.anchors, self._begin(path[:-1]), path)
 
     def _begin(self, path: tuple[int, ...]) -> "csr_array":
-        """The same, kept for other chains as long as there is room."""
+        """What the first steps of a chain reach."""
         if path in self._begun:
             return self._begun[path]
         ways = self._walk(path)
-        if self._kept_numbers + ways.nnz <= _KEPT_NUMBERS:
+        if self._has_room(ways.nnz):
             self._begun[path] = ways
-            self._kept_numbers += ways.nnz
         return ways
+
+    def _has_room(self, numbers: int) -> bool:
+        has_room = numbers <= self._room
+        self._room -= numbers if has_room else 0
+        return has_room
 
 
 class AppliedConstants:
@@ -105,7 +123,7 @@ class AppliedConstants:
         found, rule = _matches(features.indices, self._features_of_rules, rules)
         rows, answers = rows_of(features)[found], self.rules.constants[rule]
         is_other = self._is_other(target, anchors[rows], answers, rule)
-        return self._hits(rows, answers, self._for_anchors[rule], rule)[is_other]
+        return self._hits(rows, answers, self._for_anchors[rule], rule)[is_other].surest(_BY_FEATURES)
 
     def by_features_of_answers(self, target: int, anchors: IntArray) -> Hits:
         """The candidate has a feature that goes with the anchor."""
@@ -116,7 +134,7 @@ class AppliedConstants:
         found = rows_of(having)
         rows, rule, answers = rows[found], rule[found], having.indices
         is_other = self._is_other(inverse, answers, anchors[rows], rule)
-        return self._hits(rows, answers, self._for_answers[rule], rule)[is_other]
+        return self._hits(rows, answers, self._for_answers[rule], rule)[is_other].surest(_BY_FEATURES)
 
     def _hits(self, rows: IntArray, answers: IntArray, confidences: FloatArray, rule: IntArray) -> Hits:
         return Hits(rows.astype(np.int64) * self.facts.entity_count + answers, confidences, rule)

@@ -16,6 +16,10 @@ from cascader.graph.arrays import offsets_of, positions_within
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+#: What is reached by under a tenth of the ways that lead from an anchor along a path, by less than half of them, and by
+#: half of them or more, are three different things: one of many, one of few, and the main one.
+BANDS = (0.1, 0.5)
+
 
 class Facts:
     """Known facts as edges, in both directions, sorted by source and target.
@@ -150,6 +154,13 @@ class Facts:
 def rows_of(matrix: "csr_array") -> IntArray:
     """The row of each stored number; shape (numbers,)."""
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def bands_of(ways: "csr_array") -> IntArray:
+    """The band of each stored number: how large a share of the ways from its row's anchor it is; shape (numbers,)."""
+    rows = rows_of(ways)
+    all_ways = np.bincount(rows, weights=ways.data, minlength=ways.shape[0])
+    return np.searchsorted(BANDS, ways.data / all_ways[rows], side="right").astype(np.int8)
 
 
 def _without_own(reached: "csr_array", anchors: IntArray) -> "csr_array":

@@ -25,12 +25,21 @@ class Hits:
         columns = ("cells", "confidences", "rules")
         return Hits(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in columns))
 
+    def surest(self, count: int) -> "Hits":
+        """At most so many hits of every cell."""
+        order, places = self._places()
+        return self[order[places < count]]
+
     def layers(self, count: int) -> "list[Layer]":
         """The surest hit of every cell, then the second of every cell, and so on."""
+        order, places = self._places()
+        return [Layer(self[order[places == layer]]) for layer in range(count)]
+
+    def _places(self) -> tuple[IntArray, IntArray]:
+        """The hits cell by cell, from sure to unsure, and the place of each among those of its cell; both (hits,)."""
         order = np.lexsort((-self.confidences, self.cells))
         cells = self.cells[order]
-        place = np.arange(len(cells)) - np.searchsorted(cells, cells)
-        return [Layer(self[order[place == layer]]) for layer in range(count)]
+        return order, np.arange(len(cells)) - np.searchsorted(cells, cells)
 
 
 class Layer:

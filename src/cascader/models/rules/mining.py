@@ -9,16 +9,16 @@ import numpy as np
 
 from cascader.graph import IntArray
 from cascader.models.rules.constants import ConstantMiner
-from cascader.models.rules.facts import Facts
-from cascader.models.rules.paths import frequent_chains
+from cascader.models.rules.facts import BANDS, Facts, bands_of
+from cascader.models.rules.paths import frequent_chains, lookups
 from cascader.models.rules.settings import RulesSettings
 from cascader.models.rules.tables import NONE, Chains, ConstantRules
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-#: Facts of a relation whose ends are linked to find chains, by length; more are sampled.
-_FACTS = {1: 20_000, 2: 1_000, 3: 400}
+#: The most pairs of entities that are looked up to find the chains of a relation: beyond that, facts are sampled.
+_LOOKUPS = 1_000_000
 #: The most multiplications for one step of one chain: beyond that, fewer anchors are looked at.
 _WORK = 400_000
 _ANCHORS = 20_000
@@ -41,12 +41,13 @@ class Mined:
 
 
 class Measured(NamedTuple):
-    """A chain with its support and body."""
+    """A chain with its support and body, in one band of what it reaches."""
 
     target: int
     path: tuple[int, ...]
-    support: float
-    body: float
+    band: int
+    support: int
+    body: int
 
 
 class Reached(NamedTuple):
@@ -92,7 +93,8 @@ class Miner:
             loops = self.facts.loops[self.facts.loops[:, 1] == relation, 0]
             for target in (relation, self.facts.inverse(relation)):
                 body = len(np.union1d(loops, self.facts.anchors(target)))
-                self._measured.append(Measured(target, (), len(loops), body))
+                if len(loops) >= self.settings.min_support:
+                    self._measured.append(Measured(target, (), 0, len(loops), body))
 
     def _mine_constants(self) -> None:
         doing = STAGES[2]
@@ -136,8 +138,10 @@ class Miner:
         """The chains that are worth measuring, the most frequent first; shape (chains, length)."""
         links = self.facts.links(relation).tocoo()
         pairs = np.column_stack([links.row, links.col]).astype(np.int64)
-        if len(pairs) > _FACTS[length]:
-            pairs = pairs[rng.choice(len(pairs), _FACTS[length], replace=False)]
+        work = lookups(self.facts, pairs, length)
+        if work.sum() > _LOOKUPS:
+            order = rng.permutation(len(pairs))
+            pairs = pairs[order[work[order].cumsum() <= _LOOKUPS]]
             self._sampled.add("facts")
         paths, counts = frequent_chains(self.facts, relation, pairs, length, rng)
         return paths[counts >= min(self.settings.min_support, 2)][: self.settings.max_candidates]
@@ -151,12 +155,12 @@ class Miner:
     def _measure_all(self, target: int, anchors: IntArray, paths: IntArray) -> list[Measured]:
         """Measure chains; those that begin alike share their first steps."""
         begun: dict[tuple[int, ...], Reached] = {(): Reached(anchors, None)}
-        measured = []
+        measured: list[Measured] = []
         for path in map(tuple, paths.tolist()):
             for length in range(1, len(path)):
                 if path[:length] not in begun:
                     begun[path[:length]] = self._step(begun[path[: length - 1]], path[:length])
-            measured.append(self._measure(target, path, self._step(begun[path[:-1]], path)))
+            measured.extend(self._measure(target, path, self._step(begun[path[:-1]], path)))
         return measured
 
     def _step(self, before: Reached, path: tuple[int, ...]) -> Reached:
@@ -173,19 +177,25 @@ class Miner:
             self._sampled.add("anchors")
         return Reached(anchors, self.facts.step(anchors, ways, path))
 
-    def _measure(self, target: int, path: tuple[int, ...], reached: Reached) -> Measured:
-        true = reached.ways.multiply(self.facts.links(target)[reached.anchors])
-        return Measured(target, path, true.nnz, reached.ways.nnz)
+    def _measure(self, target: int, path: tuple[int, ...], reached: Reached) -> Iterator[Measured]:
+        """The rules that a chain makes, one for each band in which it has enough support."""
+        marks = reached.ways.copy()
+        marks.data = bands_of(reached.ways) + np.float32(1)
+        true = marks.multiply(self.facts.links(target)[reached.anchors])
+        for band in range(len(BANDS) + 1):
+            support, body = (int(np.count_nonzero(marked.data == band + 1)) for marked in (true, marks))
+            if support >= self.settings.min_support:
+                yield Measured(target, path, band, support, body)
 
     def _best_chains(self) -> Chains:
-        """The rules with enough support, sorted by target, then confidence."""
-        supported = [rule for rule in self._measured if rule.support >= self.settings.min_support]
-        if not supported:
+        """The most confident rules of each directed relation, sorted by it, then by confidence."""
+        if not self._measured:
             return Chains.empty()
-        paths = np.array([(*rule.path, NONE, NONE, NONE)[:3] for rule in supported], dtype=np.int32)
-        targets = np.array([rule.target for rule in supported], dtype=np.int32)
-        supports, bodies = np.array([rule[2:] for rule in supported], dtype=np.float32).T
-        chains = Chains(targets, paths, supports, bodies)
+        paths = np.array([(*rule.path, NONE, NONE, NONE)[:3] for rule in self._measured], dtype=np.int32)
+        targets = np.array([rule.target for rule in self._measured], dtype=np.int32)
+        bands = np.array([rule.band for rule in self._measured], dtype=np.int8)
+        supports, bodies = np.array([(rule.support, rule.body) for rule in self._measured], dtype=np.float32).T
+        chains = Chains(targets, paths, bands, supports, bodies)
         order = np.lexsort((-chains.confidences(self.settings.prior_count), targets))
         chains = chains[order]
         place = np.arange(len(chains)) - np.searchsorted(chains.targets, chains.targets)

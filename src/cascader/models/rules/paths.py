@@ -13,6 +13,12 @@ _FAN = {2: 400, 3: 60}
 _FACTS_AT_ONCE = 250
 
 
+def lookups(facts: Facts, pairs: IntArray, length: int) -> IntArray:
+    """How many pairs of entities are looked up to find the chains of each fact; shape (facts,)."""
+    head_degrees, tail_degrees = (facts.degrees[ends].clip(max=_FAN.get(length, 1)) for ends in pairs.T)
+    return head_degrees * tail_degrees if length == 3 else np.minimum(head_degrees, tail_degrees)
+
+
 class Found(NamedTuple):
     """Chains that link the ends of facts: which fact, and the directed relations from its first end to its second."""
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 #: The most cells (questions × entities) of which the rules are joined at the same time.
 _CELLS = 4_000_000
-#: What a candidate has that no rule proposes.
-_FLOOR = 1e-6
+#: The probability of a candidate that no rule proposes: it changes no ranking, and valid likes it high in a softmax.
+_FLOOR = 1e-3
 #: How often an answer answers the relation decides only between candidates of the same rules.
-_FREQUENCY_WEIGHT = 0.01
+_FREQUENCY_WEIGHT = 0.001
 #: A dry run mines for at most so long.
 _DRY_SECONDS = 1.0
 
@@ -134,8 +134,8 @@ class Rules(FittedModel):
     def _scores(self, applied: AppliedRules, target: int, queries: Queries) -> FloatArray:
         probabilities = applied.probabilities(target, queries.anchors.astype(np.int64))
         frequencies = _frequencies(self._known(queries), target, queries)
-        rest = (1 - probabilities) * (1 - _FREQUENCY_WEIGHT * frequencies)
-        scores: FloatArray = np.log(1 - rest + _FLOOR)
+        joined = probabilities + (1 - probabilities) * _FREQUENCY_WEIGHT * frequencies
+        scores: FloatArray = np.log(joined + _FLOOR)
         return scores
 
     def _known(self, queries: Queries) -> KnownAnswers:

@@ -16,8 +16,8 @@ class RulesSettings(Settings):
     min_support: Annotated[int, Between(1, 1_000_000)] = 2  #: true predictions that a rule must have made
     best: Annotated[int, Between(1, 255)] = 5  #: rules that are joined for a candidate
     discount: Annotated[float, Between(0, 1)] = 0.5  #: of each further rule, which mostly says what the last one said
-    max_chains: Annotated[int, Between(1, 1_000_000)] = 500  #: kept per relation and side, the most confident
-    max_constants: Annotated[int, Between(0, 10_000_000)] = 5_000  #: rules with a constant, likewise
+    max_chains: Annotated[int, Between(1, 1_000_000)] = 1_000  #: kept per relation and side, the most confident
+    max_constants: Annotated[int, Between(0, 10_000_000)] = 10_000  #: rules with a constant, likewise
     max_candidates: Annotated[int, Between(1, 10_000_000)] = 1_000  #: chains measured per relation, side and length
     seed: Annotated[int, Between(0, 2**31 - 1)] = 0  #: draws the facts and anchors where not all are looked at
 

@@ -57,10 +57,12 @@ class Chains(Table):
     """Rules that lead from the anchor to the answer: along up to three facts, or nowhere (the anchor itself).
 
     A rule's body is all pairs of an anchor and an entity that its chain links, among the anchors that were looked at;
-    its support is those of them that are facts.
+    its support is those of them that are facts. Both are counted apart for what one of many ways leads to, one of few,
+    or most of them: `bands`.
     """
 
     paths: IntArray  # (rules, 3) directed relations, NONE after the last
+    bands: IntArray  # (rules,) what `bands_of` gives
     supports: FloatArray  # (rules,)
     bodies: FloatArray  # (rules,)
 
@@ -68,7 +70,8 @@ class Chains(Table):
     def empty(cls) -> "Chains":
         """No rules."""
         number = np.empty(0, dtype=np.float32)
-        return cls(np.empty(0, dtype=np.int32), np.empty((0, 3), dtype=np.int32), number, number)
+        whole, paths = np.empty(0, dtype=np.int32), np.empty((0, 3), dtype=np.int32)
+        return cls(whole, paths, np.empty(0, dtype=np.int8), number, number)
 
     def confidences(self, prior_count: float) -> FloatArray:
         """The share of the body that is true, where `prior_count` further cases are not; shape (rules,)."""

@@ -14,6 +14,8 @@ from cascader.scoring.reason import Reason
 Fact = tuple[int, int, int]
 #: Longer names are cut, so that a reason stays a sentence.
 _LONGEST_NAME = 80
+#: By band.
+_AS = (", as one of many,", ", as one of few,", "")
 
 
 class Explainer:
@@ -39,20 +41,21 @@ class Explainer:
         walker = Walker(self.facts, np.array([anchor]))
         found = 0
         for row, path in enumerate(chains.path_tuples()):
-            if answer in walker.cells(path):
-                support, body = float(chains.supports[row]), float(chains.bodies[row])
-                yield self._chain(target, path, anchor, answer, Case(support, body, confidences[row]))
+            band = int(chains.bands[row])
+            if answer in walker.cells(path, band):
+                case = Case(float(chains.supports[row]), float(chains.bodies[row]), confidences[row])
+                yield self._chain(target, path, anchor, answer, case, _AS[band])
                 found += 1
             if found == self.applied.settings.best:
                 return
 
-    def _chain(self, target: int, path: tuple[int, ...], anchor: int, answer: int, case: "Case") -> Reason:
+    def _chain(self, target: int, path: tuple[int, ...], anchor: int, answer: int, case: "Case", as_: str) -> Reason:
         relation = self._relation(target)
         if not path:
             return Reason(f"'{relation}' links an entity with itself in {case}", strength=case.confidence)
         stops = stops_between(self.facts, anchor, answer, path)
         facts = tuple(self._fact(*step) for step in zip(stops, path, stops[1:], strict=False))
-        text = f"{self._said(facts)} (in {case}, what is linked so is also linked by '{relation}')"
+        text = f"{self._said(facts)} (in {case}, what is linked so{as_} is also linked by '{relation}')"
         return Reason(text, facts, case.confidence)
 
     def _by_features_of_anchor(self, target: int, anchor: int, answer: int) -> Iterator[Reason]:
