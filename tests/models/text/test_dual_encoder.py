@@ -10,6 +10,7 @@ from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.evaluation import evaluate
 from cascader.graph import Entity, KnowledgeGraph, Queries
 from cascader.models import Frequency
+from cascader.models.plausibility import Plausibility
 from cascader.models.text import DualEncoder, DualSettings
 from cascader.models.text.dual_training import DualTraining
 from cascader.models.text.text_encoder import CachedEncoder
@@ -205,3 +206,24 @@ class TestBadInput:
         DualEncoder(base=tiny_model, epochs=1).fit(toy).save(tmp_path)
         with pytest.raises(DataError, match="It was trained on another graph"):
             DualEncoder.load(tmp_path, line())
+
+
+def test_towers_that_learn_beside_the_prior_have_no_loss_left_where_it_knows_the_answer(toy, tiny_model):
+    from dataclasses import replace
+
+    from cascader.models.text.base_model import load_base_model
+    from cascader.models.text.text_encoder import TextEncoder
+    from cascader.models.text.text_model import GraphTexts
+
+    base = load_base_model(tiny_model)
+    settings = DualSettings(base=tiny_model, dim=8, hidden=16, dropout=0.0, prior_weight=0.5, other_answers="masked")
+    texts = TextEncoder(base, GraphTexts.of(toy, base, 16), 0)
+    towers = build_towers(base.width, len(toy.relations), settings)
+    training = DualTraining(towers, texts, settings, toy, None, lambda: None)
+    places = np.arange(len(training._questions))
+    asked = training._asked(places, torch.Generator().manual_seed(0))
+    expected = 0.5 * Plausibility().fit(toy).score_all(training._questions)
+    np.testing.assert_allclose(asked.prior.numpy(), expected[:, asked.compared.numpy()])
+    certain = replace(asked, prior=100.0 * asked.is_known)
+    unaided = replace(asked, prior=None)
+    assert towers.loss(texts, certain).item() < 1e-3 < 0.1 < towers.loss(texts, unaided).item()
