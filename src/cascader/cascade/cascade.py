@@ -111,6 +111,11 @@ class Cascade:
         columns = ["tier", "weight of the tiers before it", "candidates", "scale"]
         return html_table(columns, [[self.name, "", "all", ""], *rows])
 
+    @property
+    def scorers(self) -> dict[str, Scorer]:
+        """The scorers of all tiers by name, in order."""
+        return {self.name: self.first, **{tier.name: tier.scorer for tier in self.tiers}}
+
     # Scoring.
 
     def steps(self, queries: Queries, deadline: Deadline | None = None) -> Iterator[Step]:

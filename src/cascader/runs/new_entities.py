@@ -1,6 +1,7 @@
 """Answer questions about entities that the graph does not have, from their texts alone."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -42,7 +43,8 @@ def for_new_entities(
 ) -> Cascade:
     """Adapt a cascade to questions whose anchors are new entities, by position; its answers are entities of the graph.
 
-    `tiers` are the models by name. Embeddings use the mean vector of the entities with the most similar texts.
+    `tiers` are the models by name. Embeddings use the mean vector of the entities with the most similar texts. Tiers
+    that can only judge by an entity's facts are left out; if no other can rank all entities, the reader of texts does.
     """
     reader = next((model for model in tiers.values() if isinstance(model, ReadsNewTexts)), None)
     if reader is None:
@@ -51,9 +53,23 @@ def for_new_entities(
             "cascader fit GRAPH --tiers kge,dual; the graph needs texts for that."
         )
     nearness = reader.nearness(entities, kg)
+    views = _views({name: tiers[name] for name in cascade.scorers}, entities, kg, nearness)
+    later = [replace(tier, scorer=views[tier.name]) for tier in cascade.tiers if tier.name in views]
+    if cascade.name in views:
+        return Cascade(views[cascade.name], tuple(later), name=cascade.name)
+    if later and not later[0].reads_pairs:
+        return Cascade(later[0].scorer, tuple(later[1:]), name=later[0].name)
+    (name,) = (name for name, model in tiers.items() if model is reader)
+    others = tuple(tier for tier in later if tier.name != name)
+    return Cascade(tiers[name].for_new_entities(entities, kg, nearness), others, name=name)
 
-    def scorer(name: str) -> Scorer:
-        return tiers[name].for_new_entities(entities, kg, nearness)
 
-    later = tuple(replace(tier, scorer=scorer(tier.name)) for tier in cascade.tiers)
-    return Cascade(scorer(cascade.name), later, name=cascade.name)
+def _views(
+    tiers: Mapping[str, Model], entities: Sequence[Entity], kg: KnowledgeGraph, nearness: FloatArray
+) -> dict[str, Scorer]:
+    """Adapt each tier; those that know nothing without facts, such as rules, are left out."""
+    views = {}
+    for name, model in tiers.items():
+        with suppress(DataError):
+            views[name] = model.for_new_entities(entities, kg, nearness)
+    return views
