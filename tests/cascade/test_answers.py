@@ -82,3 +82,17 @@ def test_with_few_entities_left_there_are_few_answers(toy, cascade):
 def test_nothing_known_leaves_nobody_out(toy, cascade):
     (answers,) = answer(cascade, Queries.from_triples(toy.test)[:1], 100)
     assert sorted(found.entity for found in answers) == np.arange(len(toy.entities)).tolist()
+
+
+def test_the_shares_of_all_tiers_that_scored_an_answer_add_up_to_one(toy, cascade):
+    read, pruned = traces_of(toy, cascade)
+    assert [[trace.share for trace in traces] for traces in read] == [pytest.approx([0.2, 0.8])] * 2
+    assert [[trace.share for trace in traces] for traces in pruned] == [[1.0, 0.0]] * 4
+    assert pruned[0][1].in_words().startswith(f"rank {pruned[0][1].rank} after complex (not read: rank")
+
+
+def test_answers_know_who_ranks_right_below_them(toy, cascade):
+    (answers,) = answer(cascade, Queries.from_triples(toy.test)[:1], 100)
+    entities = [found.entity for found in answers]
+    for place, found in enumerate(answers):
+        assert list(found.runners_up) == entities[place + 1 : place + 4]

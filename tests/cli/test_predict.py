@@ -7,12 +7,12 @@ import pytest
 
 import cascader
 from cascader.storage import read_parquet
-from tests.cli.conftest import call_once
+from tests.cli.conftest import call_once, setting_options
 
 HOSTILE = "[bold]pain[/bold] \x1b[31mred"
 
 
-def fitted(folder, *options):
+def fitted(folder, *options, settings=("epochs=5", "dim=8")):
     """A run of a graph in which drugs treat diseases, one of them with a hostile name, and two share a name."""
     rows = [f"d{a}\ttreats\tx{b}\n" for a in range(8) for b in range(8) if (a * b) % 3 != 1]
     (folder / "drugs.tsv").write_text("".join(rows))
@@ -21,8 +21,7 @@ def fitted(folder, *options):
     others = [f"{id_}\t{id_}\n" for kind in "dx" for id_ in (f"{kind}{i}" for i in range(8)) if id_ not in dict(names)]
     (folder / "names.tsv").write_text("id\tname\n" + "".join(named + others))
     arguments = ["fit", folder / "drugs.tsv", "--entities", folder / "names.tsv", "--tiers", "kge", *options]
-    settings = ["--set", "epochs=5", "--set", "dim=8", "--out", folder / "run"]
-    call_once(*arguments, *settings)
+    call_once(*arguments, *setting_options(settings), "--out", folder / "run")
     return folder / "run"
 
 
@@ -39,10 +38,38 @@ def test_fit_calibrates_and_predict_answers_by_name(run, drugs):
     assert all(word in out for word in ("rank", "name", "id", "probability", "after kge", "%"))
 
 
-def test_why_has_a_line_for_every_tier(run, drugs):
+def test_without_a_tier_that_gives_reasons_why_has_the_ranks(run, drugs):
     code, out, _ = run("predict", drugs, "aspirin", "treats", "--top", "1", "--known", "--why")
     assert code == 0
-    assert "kge: score" in out
+    assert "   rank 1 after kge (counts for 100 %)" in out
+
+
+@pytest.fixture(scope="module")
+def structural(tmp_path_factory):
+    """A run of the tiers that give reasons."""
+    return fitted(tmp_path_factory.mktemp("structural"), "--tiers", "plausibility,rules,similarity", settings=())
+
+
+def test_why_says_it_in_words_a_few_lines_for_each_answer(run, structural):
+    code, out, _ = run("predict", structural, "aspirin", "treats", "--top", "3", "--known", "--why")
+    assert code == 0
+    assert "\x1b" not in out
+    reasons = out[out.index("1. ") :].splitlines()
+    heads = [line for line in reasons if not line.startswith("   ")]
+    assert [head.split(". ")[0] for head in heads] == ["1", "2", "3"]
+    assert len(reasons) <= 3 * 9
+    assert any(line.startswith(("   rules", "   similarity")) for line in reasons)
+    assert sum(line.startswith("   rank ") for line in reasons) == 3
+
+
+def test_why_in_json_has_the_facts_by_id_and_name(run, structural):
+    _, out, _ = run("predict", structural, "aspirin", "treats", "--top", "3", "--known", "--why", "--format", "jsonl")
+    told = [reason for line in out.splitlines() for reason in json.loads(line)["why"]["reasons"]]
+    facts = [fact for reason in told for fact in reason["facts"]]
+    assert {reason["tier"] for reason in told} & {"rules", "similarity"}
+    assert facts
+    assert all(fact["relation"] == {"id": "treats", "name": "treats"} for fact in facts)
+    assert {"id": "d0", "name": "aspirin"} in [fact["head"] for fact in facts]
 
 
 def test_head_questions_ask_for_heads(run, drugs):
@@ -166,7 +193,7 @@ class TestThreeTiers:
         code, out, err = run(*asked, "--time-limit", "0.000000001s", "--why")
         rows = [json.loads(line) for line in out.splitlines()]
         assert (code, err, len(rows)) == (0, "", 3)
-        assert all(len(row["why"]) == 1 and row["why"][0].startswith("kge: ") for row in rows)
+        assert [[step["tier"] for step in row["why"]["trace"]] for row in rows] == [["kge"]] * 3
 
     def test_time_enough_changes_nothing(self, run, three_tiers):
         asked = ("predict", three_tiers, "abc a", "likes", "--top", "3", "--known", "--format", "jsonl")

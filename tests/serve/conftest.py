@@ -14,6 +14,9 @@ from fastapi.testclient import TestClient
 import cascader
 from cascader.graph import Entity, KnowledgeGraph, Relation
 from cascader.models.embeddings import ComplEx
+from cascader.models.plausibility import Plausibility
+from cascader.models.rules import Rules
+from cascader.models.similarity import Similarity
 from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.runs import load_run
 from cascader.serve import create_app
@@ -57,6 +60,16 @@ def plain_folder(tmp_path_factory) -> Path:
     """A run with an embedding alone."""
     kg, folder = words_graph(), tmp_path_factory.mktemp("runs") / "plain"
     return cascader.save_run(folder, kg, {"kge": ComplEx(dim=8, epochs=5).fit(kg)}).folder.path
+
+
+@pytest.fixture(scope="session")
+def structural_folder(tmp_path_factory) -> Path:
+    """A run of tiers that give reasons; the thing with the hostile name is in many of its facts."""
+    kg, folder = words_graph(), tmp_path_factory.mktemp("runs") / "structural"
+    models = {"plausibility": Plausibility(), "rules": Rules(), "similarity": Similarity()}
+    cascader.save_run(folder, kg, {name: model.fit(kg) for name, model in models.items()}).tuned()
+    accept_every_gain(folder)
+    return folder
 
 
 @contextmanager

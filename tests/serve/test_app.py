@@ -55,11 +55,23 @@ def test_answers_are_those_of_the_run_itself(words, words_folder):
     assert [answer["id"] for answer in found["answers"]] == [prediction.id for prediction in expected]
     for answer, prediction in zip(found["answers"], expected, strict=True):
         assert answer["probability"] == pytest.approx(prediction.probability)
-        assert [step["words"] for step in answer["trace"]] == prediction.why()
+        assert [step["words"] for step in answer["trace"]] == [trace.in_words() for trace in prediction.trace]
+        assert answer["reasons"] == []  # nobody asked why
     assert found["question"]["anchor"]["id"] == "e0"
     assert found["question"]["side"] == "tail"
     assert [entity["id"] for entity in found["known"]] == ["e8", "e10", "e12", "e14"]
     assert found["known_count"] == 4
+
+
+def test_who_asks_why_gets_the_reasons_of_the_run_with_hostile_names_as_they_are(structural_folder):
+    with client_of(structural_folder) as client:
+        found = ask(client, entity="e12", side="head", top=8, with_known=True, why=True).json()["answers"]
+    expected = load_run(structural_folder).predict("e12", "of", "head", top=8, with_known=True)
+    for answer, prediction in zip(found, expected, strict=True):
+        assert [reason["words"] for reason in answer["reasons"]] == [told.in_words() for told in prediction.reasons]
+        assert sum(step["share"] for step in answer["trace"]) == pytest.approx(1)
+    facts = [fact for answer in found for reason in answer["reasons"] for fact in reason["facts"]]
+    assert {"id": "e12", "name": EVIL} in [fact["tail"] for fact in facts]
 
 
 def test_known_facts_take_part_where_they_are_wanted(words):

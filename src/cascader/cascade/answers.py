@@ -1,11 +1,15 @@
 """Answers to questions: the best entities, each with the trace of how every tier scored it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cascader.cascade.steps import Step
 from cascader.graph import BoolArray, FloatArray, IntArray, KnownAnswers, Queries
+
+#: How many entities below an answer are kept with it, to say what spoke against them.
+_RUNNERS_UP = 3
 
 
 @dataclass(frozen=True)
@@ -16,14 +20,23 @@ class Trace:
     score: float | None  # the tier's own; None: it did not score the answer
     blended: float  # with the scores of the tiers before it
     rank: int  # after this tier, among the entities that are not hidden
-    alpha: float  # the weight of the tiers before it
+    share: float  # of the tier in the answer's final score, from 0 to 1; all shares add up to 1
     pruned: str = ""  # why the tier did not score it; empty: it did
 
     def in_words(self) -> str:
-        """Describe the trace in one readable line."""
+        """Describe the trace in a few words.
+
+        >>> Trace("rules", score=-0.7, blended=-1.2, rank=3, share=0.31).in_words()
+        'rank 3 after rules (counts for 31 %)'
+        """
+        return f"rank {self.rank:,} after {self.tier} ({self._weight()})"
+
+    def _weight(self) -> str:
         if self.pruned:
-            return f"{self.tier}: not read ({self.pruned}), rank {self.rank}"
-        return f"{self.tier}: score {self.score:.3f}, weight {1 - self.alpha:.2f}, rank {self.rank}"
+            return f"not read: {self.pruned}"
+        if self.share == 0:
+            return "does not count here"
+        return "counts for less than 1 %" if self.share < 0.005 else f"counts for {100 * self.share:.0f} %"
 
 
 @dataclass(frozen=True)
@@ -35,49 +48,77 @@ class Answer:
     score: float
     is_known: bool
     trace: tuple[Trace, ...]
+    runners_up: tuple[int, ...] = ()  # the entities that rank right below it
 
 
 def answers_of(steps: list[Step], top: int, *, hidden: BoolArray, is_known: BoolArray) -> list[list[Answer]]:
     """List each query's `top` answers, best first, leaving out `hidden` ones; both masks are (queries, entities)."""
     orders = [_order(step.blended, hidden) for step in steps]
     ranks = [_ranks(order) for order in orders]
-    shown = np.minimum(top, (~hidden).sum(axis=1))
+    candidates = [order[:count] for order, count in zip(orders[-1], (~hidden).sum(axis=1), strict=True)]
     return [
-        [_answer(steps, ranks, row, int(entity), bool(is_known[row, entity])) for entity in order[:count]]
-        for row, (order, count) in enumerate(zip(orders[-1], shown, strict=True))
+        [_answer(steps, ranks, row, found[place:], is_known) for place in range(len(found))[:top]]
+        for row, found in enumerate(candidates)
     ]
 
 
 def trace_of(steps: list[Step], ranks: list[IntArray], row: int, entity: int) -> tuple[Trace, ...]:
     """Trace an entity through every tier, in order."""
+    own = [_own_score(step, row, entity) for step in steps]
+    alphas = [float(step.alpha[row]) if score is not None else 1.0 for step, score in zip(steps, own, strict=True)]
     return tuple(
-        _trace(step, row, entity, rank=int(rank[row, entity]), rank_before=int(before[row, entity]))
-        for step, rank, before in zip(steps, ranks, [ranks[0], *ranks], strict=False)
+        Trace(
+            tier=step.tier,
+            score=score,
+            blended=float(step.blended[row, entity]),
+            rank=int(rank[row, entity]),
+            share=share,
+            pruned="" if score is not None else _why_pruned(step, row, rank_before=int(before[row, entity])),
+        )
+        for step, score, share, rank, before in zip(steps, own, shares(alphas), ranks, [ranks[0], *ranks], strict=False)
     )
 
 
-def _answer(steps: list[Step], ranks: list[IntArray], row: int, entity: int, is_known: bool) -> Answer:
+def shares(alphas: Sequence[float]) -> list[float]:
+    """Turn the alphas of a chain, that of the first tier being 0, into the share of each tier in the final score.
+
+    >>> shares([0.0, 0.5, 0.75])  # the third tier gets a quarter, and the first two share the rest
+    [0.375, 0.375, 0.25]
+    """
+    found, left = [], 1.0
+    for alpha in reversed(alphas):
+        found.append((1 - alpha) * left)
+        left *= alpha
+    return found[::-1]
+
+
+def _answer(steps: list[Step], ranks: list[IntArray], row: int, best_first: IntArray, is_known: BoolArray) -> Answer:
+    entity, *runners_up = best_first[: 1 + _RUNNERS_UP].tolist()
     return Answer(
         entity=entity,
         rank=int(ranks[-1][row, entity]),
         score=float(steps[-1].blended[row, entity]),
-        is_known=is_known,
+        is_known=bool(is_known[row, entity]),
         trace=trace_of(steps, ranks, row, entity),
+        runners_up=tuple(runners_up),
     )
 
 
-def _trace(step: Step, row: int, entity: int, *, rank: int, rank_before: int) -> Trace:
-    blended, alpha = float(step.blended[row, entity]), float(step.alpha[row])
+def _own_score(step: Step, row: int, entity: int) -> float | None:
+    """The tier's own score of an entity; None if it did not score it."""
+    if step.scores is None:
+        return None
     if step.candidates is None:
-        assert step.scores is not None  # noqa: S101 - a tier that scores all entities has scores
-        return Trace(step.tier, float(step.scores[row, entity]), blended, rank, alpha)
-    kept = step.candidates[row]
-    places = np.flatnonzero(kept == entity)
-    if step.scores is not None and len(places):
-        score = float(step.scores[step.candidates.offsets[row] + places[0]])
-        return Trace(step.tier, score, blended, rank, alpha)
-    why = f"rank {rank_before} before it, the best {len(kept)} were read" if step.complete else "time ran out"
-    return Trace(step.tier, None, blended, rank, alpha, pruned=why)
+        return float(step.scores[row, entity])
+    places = np.flatnonzero(step.candidates[row] == entity)
+    return float(step.scores[step.candidates.offsets[row] + places[0]]) if len(places) else None
+
+
+def _why_pruned(step: Step, row: int, rank_before: int) -> str:
+    if not step.complete:
+        return "time ran out"
+    count = 0 if step.candidates is None else len(step.candidates[row])
+    return f"rank {rank_before} before it, the best {count} were read"
 
 
 def known_mask(queries: Queries, known: KnownAnswers | None, shape: tuple[int, ...]) -> BoolArray:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from cascader.cli.console import (
     FormatOption,
     OutFileOption,
+    OutputFormat,
     chosen_format,
     echo,
     echo_error,
@@ -28,6 +29,8 @@ KeepGoingOption = Annotated[
     bool, typer.Option("--keep-going", help="Report the bad rows of a file on standard error, and answer the others.")
 ]
 Found = TypeVar("Found")
+#: Longer reasons are cut: whoever needs all of one reads it in a file, or on the page.
+_LONGEST_REASON = 300
 
 
 def predict(
@@ -54,7 +57,7 @@ def predict(
         float, typer.Option("--min-probability", min=0, max=1, help="Leave out less probable answers.")
     ] = 0.0,
     known: Annotated[bool, typer.Option("--known", help="Include known answers, and mark them.")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Show how each tier scored each answer.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Give the reasons for each answer.")] = False,
     time_limit: TimeLimitOption = None,
     pairs: PairsOption = None,
     form: FormatOption = None,
@@ -95,8 +98,13 @@ def predict(
         _echo_caveats(predictor)
         return
     flat = [answer for answers in found for answer in answers]
-    rows = [{**answer.as_row(), **({"why": answer.why()} if why else {})} for answer in flat]
+    rows = [{**answer.as_row(), **({"why": _why(answer, output)} if why else {})} for answer in flat]
     write_rows_as(rows, [answer.triple for answer in flat], output, out)
+
+
+def _why(answer: "Prediction", output: OutputFormat) -> list[str] | dict[str, Any]:
+    """The reasons as a JSON object where the format has such, otherwise in words."""
+    return answer.why_as_dict() if output == "jsonl" else answer.why()
 
 
 def _check_one_way(by_name: bool, by_file: bool, every: bool, is_new: bool) -> None:
@@ -131,7 +139,7 @@ def readable(rows: "Rows[Found]", file: Path, keep_going: bool) -> list[Found]:
 
 
 def echo_answers(answers: Sequence["Prediction"], why: bool) -> None:
-    """Print the answers to one question as a table and, with `why`, how each tier scored them."""
+    """Print the answers to one question as a table and, with `why`, the reasons for each."""
     from cascader.runs import percent
 
     if not answers:
@@ -155,9 +163,15 @@ def echo_answers(answers: Sequence["Prediction"], why: bool) -> None:
     ]
     echo_table(columns, rows, numbers=["rank", "probability", *tiers])
     for answer in answers if why else ():
-        echo(f"{answer.rank}. {shortened(answer.name)}")
-        for line in answer.why():
-            echo(f"   {line}")
+        echo_reasons(answer)
+
+
+def echo_reasons(answer: "Prediction") -> None:
+    """Print why an answer stands where it does: a line for each reason, and one for all ranks."""
+    echo(f"{answer.rank}. {shortened(answer.name)}")
+    for reason in answer.reasons:
+        echo(f"   {shortened(reason.in_words(), _LONGEST_REASON)}")
+    echo(f"   {'; '.join(trace.in_words() for trace in answer.trace)}")
 
 
 def _echo_caveats(predictor: "Predictor") -> None:

@@ -6,17 +6,20 @@ from cascader.runs.new_entities import can_read_new, for_new_entities, parse_ent
 from cascader.runs.prediction import Prediction, Predictions, Verdict, percent
 from cascader.runs.predictor import Predictor
 from cascader.runs.questions import Rows, every_question, joined, read_questions, read_triples
+from cascader.runs.reasons import Fact, TierReason
 from cascader.runs.request import fit_request, tier_kinds
 from cascader.runs.run import Run, load_run, save_run
 from cascader.runs.thresholds import with_threshold
 
 __all__ = [
+    "Fact",
     "Prediction",
     "Predictions",
     "Predictor",
     "Rows",
     "Run",
     "RunFolder",
+    "TierReason",
     "Verdict",
     "can_read_new",
     "emit_plan",

@@ -1,12 +1,17 @@
 """Predictions, which are entities as answers, and verdicts on triples."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, overload
 
 from cascader.cascade import Trace
 from cascader.graph import Entity, Relation, Side
 from cascader.html import html_table
+from cascader.runs.reasons import TierReason
+
+#: In a table, the first reason for an answer is cut to this length.
+_BRIEF = 100
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Prediction:
     score: float
     is_known: bool  # the graph has this triple already
     trace: tuple[Trace, ...]
+    #: Asks the tiers for their reasons, which takes time; no reasons if there is nobody to ask.
+    explain: Callable[[], tuple[TierReason, ...]] = field(default=tuple, compare=False, repr=False)
 
     def __repr__(self) -> str:
         probability = "" if self.probability is None else f", {percent(self.probability)}"
@@ -51,9 +58,29 @@ class Prediction:
         head, tail = (self.anchor, self.entity) if self.side == "tail" else (self.entity, self.anchor)
         return head.id, self.relation.id, tail.id
 
+    @cached_property
+    def reasons(self) -> tuple[TierReason, ...]:
+        """Why: rules, similar entities, what else speaks for it and against it, texts, and what speaks against rivals.
+
+        The tiers are asked when this is first read.
+        """
+        return self.explain()
+
     def why(self) -> list[str]:
-        """Return the trace in readable form, one line per tier."""
-        return [trace.in_words() for trace in self.trace]
+        """Return the reasons in words, and then the rank after each tier and what that tier counts for."""
+        return [*(reason.in_words() for reason in self.reasons), *(trace.in_words() for trace in self.trace)]
+
+    def why_as_dict(self) -> dict[str, Any]:
+        """Return the reasons and the trace as a JSON object."""
+        return {
+            "reasons": [reason.as_dict() for reason in self.reasons],
+            "trace": [asdict(each) for each in self.trace],
+        }
+
+    def brief_reason(self) -> str:
+        """Return the first thing that speaks for it in a few words; empty if nothing is known but scores."""
+        text = next((reason.text for reason in self.reasons if reason.speaks_for), "")
+        return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1].rstrip()}…"
 
     def as_row(self) -> dict[str, Any]:
         """Return everything but the trace as one row of a table."""
@@ -112,10 +139,11 @@ class Predictions(Sequence[Prediction]):
                 found.name + (" (known)" if found.is_known else ""),
                 percent(found.probability),
                 *(str(trace.rank) for trace in found.trace),
+                found.brief_reason(),
             ]
             for found in self.predictions
         ]
-        return html_table(["rank", "name", "probability", *(f"rank after {tier}" for tier in tiers)], rows)
+        return html_table(["rank", "name", "probability", *(f"rank after {tier}" for tier in tiers), "why"], rows)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The predictor: a graph, a cascade and its calibration, which together answer questions."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,7 @@ from cascader.graph import (
 )
 from cascader.graph.arrays import triple_keys
 from cascader.runs.prediction import Prediction, Predictions, Verdict
+from cascader.runs.reasons import Explainer
 from cascader.scoring import Scorer
 from cascader.tuning.calibration import Calibration, calibrate
 
@@ -48,6 +49,7 @@ class Predictor:
     cascade: Cascade
     calibration: Calibration | None = None  # None: answers have no probabilities
     new: tuple[Entity, ...] = ()  # if given, questions are about these, and there are no known answers
+    evidence: Mapping[str, Scorer] = field(default_factory=dict, compare=False)  # whom to ask why, by name
 
     def __init__(
         self,
@@ -55,11 +57,15 @@ class Predictor:
         cascade: Scorer,
         calibration: Calibration | None = None,
         new: tuple[Entity, ...] = (),
+        evidence: Mapping[str, Scorer] | None = None,
     ) -> None:
+        """Answer with a cascade or any other scorer; its tiers are asked why, unless `evidence` names others."""
+        tiers = cascade if isinstance(cascade, Cascade) else Cascade(cascade)
         object.__setattr__(self, "kg", kg)
-        object.__setattr__(self, "cascade", cascade if isinstance(cascade, Cascade) else Cascade(cascade))
+        object.__setattr__(self, "cascade", tiers)
         object.__setattr__(self, "calibration", calibration)
         object.__setattr__(self, "new", new)
+        object.__setattr__(self, "evidence", tiers.scorers if evidence is None else evidence)
 
     def __repr__(self) -> str:
         return f"Predictor({self.kg!r}, {self.cascade!r}{'' if self.calibration is None else ', calibrated'})"
@@ -96,7 +102,7 @@ class Predictor:
                 "there are no probabilities: they need a valid split, and new entities have none. "
                 "Leave the minimum probability out."
             )
-        queries = queries.with_known(None if with_known else self._known)
+        queries = queries.with_known(None if with_known or self.new else self._known)
         for block in queries.blocks(self._block_size):
             for found in self._block(block, top, with_known, deadline):
                 probable = [e for e in found if e.probability is None or e.probability >= min_probability]
@@ -135,8 +141,9 @@ class Predictor:
             )
 
     def _prediction(self, queries: Queries, row: int, answer: Answer, probabilities: FloatArray | None) -> Prediction:
+        anchor, question = (self.new or self.kg.entities)[queries.anchors[row]], queries[row : row + 1]
         return Prediction(
-            anchor=(self.new or self.kg.entities)[queries.anchors[row]],
+            anchor=anchor,
             relation=self.kg.relations[queries.relations[row]],
             side="tail" if queries.predicts_tail[row] else "head",
             entity=self.kg.entities[answer.entity],
@@ -145,6 +152,7 @@ class Predictor:
             score=answer.score,
             is_known=answer.is_known,
             trace=answer.trace,
+            explain=Explainer(self.kg, self.evidence, question, anchor, answer).reasons,
         )
 
     # Verdicts.

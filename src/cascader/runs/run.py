@@ -159,11 +159,11 @@ class Run:
         if plan is not None:
             return self.calibrated(plan.trial.cascade)
         together = _equal_sum({name: model for name, model in self.tiers.items() if not model.reads_pairs})
-        return self.calibrated(together) if len(self.kg.valid) else Predictor(self.kg, together)
+        return self.calibrated(together) if len(self.kg.valid) else Predictor(self.kg, together, evidence=self.tiers)
 
     def calibrated(self, cascade: Cascade) -> Predictor:
         """Return a predictor for a cascade of this run's tiers, calibrated now if it never was."""
-        return Predictor(self.kg, cascade, self._calibration(cascade))
+        return Predictor(self.kg, cascade, self._calibration(cascade), evidence=self.tiers)
 
     def with_threshold(self, predictor: Predictor) -> Predictor:
         """Return the same predictor with a threshold for verdicts, chosen now if it never was."""

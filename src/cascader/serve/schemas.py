@@ -55,6 +55,7 @@ class Question(_Request):
     side: Side = "tail"
     top: int = Field(10, ge=1, le=1000)
     with_known: bool = False
+    why: bool = False
     budget: QuestionBudget | None = None
     new: NewEntity | None = None
 
@@ -194,24 +195,52 @@ class ResolvedQuestion(_Response):
 
 
 class TraceStep(_Response):
-    """What one tier made of an answer."""
+    """What one tier made of an answer; `share` is what the tier counts for in the answer's score, from 0 to 1."""
 
     tier: str
     score: float | None
     blended: float
     rank: int
-    alpha: float
+    share: float
     pruned: str
     words: str
 
 
+class Fact(_Response):
+    """A triple of the graph."""
+
+    head: Named
+    relation: Named
+    tail: Named
+
+
+class ReasonGiven(_Response):
+    """What speaks for an answer, against it, or against the candidate below it that `rival` names.
+
+    A `share` of 0 marks evidence that the ranking did not use. `words` says all of it in one line.
+    """
+
+    tier: str
+    text: str
+    facts: list[Fact]
+    strength: float
+    speaks_for: bool
+    share: float
+    rival: Named | None
+    words: str
+
+
 class Answer(EntitySummary):
-    """An entity as an answer; `read` is its text as the language models read it."""
+    """An entity as an answer; `read` is its text as the language models read it.
+
+    It has `reasons` only if the question asks why, and only if it is among the first hundred.
+    """
 
     rank: int
     probability: float | None
     score: float
     is_known: bool
+    reasons: list[ReasonGiven]
     trace: list[TraceStep]
     read: str
 

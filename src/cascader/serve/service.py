@@ -15,7 +15,7 @@ from cascader.errors import CascaderError, DataError, UnknownNameError
 from cascader.graph import Entity, IntArray, Queries
 from cascader.models.text.text_model import phrase_of, text_of
 from cascader.progress import no_progress
-from cascader.runs import Prediction, Predictions, Predictor, Run, Verdict
+from cascader.runs import Prediction, Predictions, Predictor, Run, TierReason, Verdict
 from cascader.serve.batcher import Batcher, Batching, LateError
 from cascader.serve.budget_levels import BudgetLevel, CountingScorer, budget_levels, within_pairs, within_seconds
 from cascader.serve.middleware import reply_to
@@ -30,6 +30,7 @@ from cascader.serve.schemas import (
     Named,
     Question,
     QuestionText,
+    ReasonGiven,
     ResolvedQuestion,
     TraceStep,
     TripleVerdict,
@@ -40,6 +41,8 @@ from cascader.serve.schemas import (
 _TRIPLES_PER_BLOCK = 20
 _MAX_KNOWN = 100
 _CACHED_TEXTS = 20_000
+#: Answers to a question that are explained, if it asks why; each takes some milliseconds.
+_MOST_EXPLAINED = 100
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class BatchKey:
 
     level: int
     with_known: bool
+    why: bool = False
     alone: object = None
 
 
@@ -62,6 +66,7 @@ class ResolvedQuery:
     started: float
     seconds: float | None  # that it may take, counted from `started`
     new: Entity | None
+    why: bool  # its answers are to be explained
 
 
 class QueryService:
@@ -138,8 +143,9 @@ class QueryService:
         anchor = 0 if question.entity is None else self.names.entity(question.entity)
         pairs, seconds = (None, None) if question.budget is None else (question.budget.pairs, question.budget.seconds)
         alone = object() if new is not None or seconds is not None else None
-        query = ResolvedQuery(anchor, relation, question.side == "tail", question.top, time.monotonic(), seconds, new)
-        return BatchKey(self._level(pairs, seconds), question.with_known, alone), query
+        asks_tail, started = question.side == "tail", time.monotonic()
+        query = ResolvedQuery(anchor, relation, asks_tail, question.top, started, seconds, new, question.why)
+        return BatchKey(self._level(pairs, seconds), question.with_known, question.why, alone), query
 
     def _level(self, pairs: float | None, seconds: float | None) -> int:
         """The place of the best level within both budgets."""
@@ -163,6 +169,8 @@ class QueryService:
 
     def _most(self, key: BatchKey) -> int:
         """As many questions as fit into a block, so that nobody waits long for other clients' questions."""
+        if key.why:
+            return 1
         at_once = int(self._batching.block_seconds / max(self.levels[key.level].predicted_seconds, 1e-9))
         return max(1, min(self._batching.most, at_once))
 
@@ -245,7 +253,10 @@ class ResponseBuilder:
         """The response to a question; `known` are the answers that the graph already has."""
         return Answers(
             question=self._question(query),
-            answers=[self._answer(prediction) for prediction in found[: query.top]],
+            answers=[
+                self._answer(prediction, query.why and place < _MOST_EXPLAINED)
+                for place, prediction in enumerate(found[: query.top])
+            ],
             known=[EntitySummary.model_validate(self._kg.entities[place]) for place in known[:_MAX_KNOWN]],
             known_count=len(known),
             read=self._question_text(query, level),
@@ -277,13 +288,14 @@ class ResponseBuilder:
             of=", ".join(name for name in level.tiers if name in self._language),
         )
 
-    def _answer(self, prediction: Prediction) -> Answer:
+    def _answer(self, prediction: Prediction, is_explained: bool) -> Answer:
         return Answer(
             **prediction.entity._asdict(),
             rank=prediction.rank,
             probability=prediction.probability,
             score=prediction.score,
             is_known=prediction.is_known,
+            reasons=[_reason_given(reason) for reason in prediction.reasons] if is_explained else [],
             trace=[_trace_step(trace) for trace in prediction.trace],
             read=self._read(prediction.entity),
         )
@@ -292,6 +304,10 @@ class ResponseBuilder:
         """The text as the tier that reads furthest reads it; all of it if no tier reads."""
         text = text_of(entity)
         return max((model.as_read(text) for model in self._language.values()), key=len, default=text)
+
+
+def _reason_given(reason: TierReason) -> ReasonGiven:
+    return ReasonGiven(**reason.as_dict(), words=reason.in_words())
 
 
 def _trace_step(trace: Trace) -> TraceStep:

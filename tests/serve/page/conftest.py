@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -12,6 +13,9 @@ import uvicorn
 import cascader
 from cascader.graph import Entity, KnowledgeGraph, Relation
 from cascader.models.embeddings import ComplEx
+from cascader.models.plausibility import Plausibility
+from cascader.models.rules import Rules
+from cascader.models.similarity import Similarity
 from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.serve import create_app
 
@@ -71,6 +75,18 @@ def served(run, **settings):
 @pytest.fixture(scope="package")
 def page_address(drugs_run):
     with served(drugs_run) as address:
+        yield address
+
+
+@pytest.fixture(scope="package")
+def reasoned_address(tmp_path_factory):
+    """The same graph, with markup for the name of a disease, answered by tiers that give reasons."""
+    kg = drugs()
+    entities = tuple(entity._replace(name=HOSTILE) if entity.id == "x1" else entity for entity in kg.entities)
+    kg = replace(kg, entities=entities)
+    models = {"plausibility": Plausibility(), "rules": Rules(), "similarity": Similarity()}
+    folder = tmp_path_factory.mktemp("reasons") / "run"
+    with served(cascader.save_run(folder, kg, {name: model.fit(kg) for name, model in models.items()})) as address:
         yield address
 
 

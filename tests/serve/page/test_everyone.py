@@ -1,7 +1,7 @@
 """The page for everyone: what it says when something goes wrong, by keyboard, in every theme and size."""
 
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
@@ -58,6 +58,33 @@ def test_markup_in_a_text_is_shown_and_never_run(opened):
     assert page.locator("h1").inner_text() == f"{HOSTILE} treats ?"
     assert page.evaluate("window.wasRun") is None
     assert page.locator("main img").count() == 0
+
+
+def test_markup_in_the_facts_of_a_reason_is_shown_and_never_run(opened, reasoned_address):
+    page = asked(opened("/?entity=x1&relation=treats&side=head&known=1", origin=reasoned_address))
+    for why in page.locator(".why").all():
+        why.click()
+    assert HOSTILE in page.locator(".facts-of").first.inner_text()
+    assert page.evaluate("window.wasRun") is None
+    assert page.locator("main img").count() == 0
+    fact = page.locator(".facts-of a").first
+    entity = parse_qs(urlsplit(fact.get_attribute("href")).query)["entity"][0]
+    fact.click()
+    asked(page, entity=entity, relation="treats")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_reasons_fit_and_everyone_can_read_them(opened, reasoned_address, theme, size):
+    page = asked(opened(f"{QUESTION}&known=1", size=size, theme=theme, origin=reasoned_address))
+    page.locator(".why").first.click()
+    words = page.locator(".grounds > li > p").all_inner_texts()
+    response = page.request.post(
+        f"{reasoned_address}/api/answer", data={"entity": "d2", "relation": "treats", "with_known": True, "why": True}
+    )
+    assert words == [reason["words"] for reason in response.json()["answers"][0]["reasons"]] != []
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    looked_at(page, f"reasons-{theme}-{'wide' if size is WIDE else 'narrow'}")
 
 
 def test_a_token_is_asked_for_once(opened, drugs_run):

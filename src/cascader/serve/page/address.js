@@ -55,6 +55,7 @@ export function bodyOf(question) {
     side: question.side,
     top: question.top,
     with_known: question.withKnown,
+    why: true,
     budget: question.pairs === null ? null : { pairs: question.pairs },
   };
 }

@@ -2,13 +2,14 @@
 
 import { byId, element } from "./dom.js";
 import { colorOf, rankPicture } from "./picture.js";
-import { count, counted, kindOf, movement, percent } from "./words.js";
+import { reasonList } from "./reasons.js";
+import { count, counted, kindOf, movement, percent, weight } from "./words.js";
 
 const SMALL = { width: 150, height: 62 };
 const LARGE = { width: 340, height: 190, left: 84, right: 30, top: 18, bottom: 34, names: true };
 const GLIDE = { duration: 350, easing: "cubic-bezier(.2, .7, .2, 1)" };
 
-/** The list; `addressOf` returns the address of the question about an entity, `more` asks for more answers. */
+/** The list; `addressOf` returns the address of a question about an entity, `more` asks for more answers. */
 export class AnswerList {
   constructor(graph, addressOf, more) {
     this.graph = graph;
@@ -102,6 +103,7 @@ export class AnswerList {
   }
 
   reasons(answer, { read }, worst) {
+    const grounds = answer.reasons.length > 0 ? [reasonList(answer.reasons, this.addressOf)] : [];
     const steps = answer.trace.map((step, place) => {
       const before = place === 0 ? null : answer.trace[place - 1].rank;
       const tier = this.tiers.get(step.tier);
@@ -110,7 +112,7 @@ export class AnswerList {
         { class: colorOf(this.places.get(step.tier) ?? 0) },
         element("p", {}, element("b", {}, step.tier), " ", element("span", { class: "kind" }, kindOf(tier))),
         element("p", {}, movement(before, step, this.graph.entity_count)),
-        element("p", { class: "numbers" }, step.words.replace(`${step.tier}: `, "")),
+        element("p", { class: "numbers" }, weight(step)),
       );
     });
     const figure = element(
@@ -120,10 +122,11 @@ export class AnswerList {
       element("figcaption", {}, "Rank after each tier, on a logarithmic scale."),
     );
     const texts = [
-      ["The question, as the language models read it", read?.question],
+      ["The question, as the language models read it", read.question],
       ["This answer, as they read it", answer.read],
-    ].filter(([, text]) => text);
+    ].filter(([, text]) => read.of && text); // of: the tiers that read
     return [
+      ...grounds,
       element("div", { class: "trace" }, figure, element("ol", { class: "steps" }, ...steps)),
       ...texts.map(([title, text]) => element("div", { class: "text" }, element("h3", {}, title), element("blockquote", {}, text))),
     ];

@@ -28,7 +28,8 @@ class Page {
     this.form = new QuestionForm(graph, (fields) => this.go({ ...this.question, ...emptyNew(fields), ...fields }));
     this.slider = new BudgetSlider(graph, (pairs) => this.go({ ...this.question, pairs }, { isSame: true }));
     const more = () => this.go({ ...this.question, top: Math.min(100, this.question.top + STEP) }, { isSame: true });
-    this.list = new AnswerList(graph, (entity) => addressOf(this.about(entity.id)), more);
+    const address = (entity, fields = {}) => addressOf({ ...this.about(entity.id), ...fields });
+    this.list = new AnswerList(graph, address, more);
     this.listen();
     this.introduce();
   }
@@ -188,7 +189,7 @@ class Page {
     this.trail.show();
     entitle("Which links are missing?", `${this.graph.name} – cascader`);
     describeAnchor(
-      "Choose an entity and a relation. Every answer comes with its probability and what each tier made of it.",
+      "Choose an entity and a relation. Every answer comes with its probability and the reasons for it.",
     );
     this.clear(...startScreen(this.graph, (fields) => addressOf({ ...this.question, ...fields })));
   }

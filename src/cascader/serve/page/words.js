@@ -45,6 +45,13 @@ const KINDS = { DualEncoder: "dual encoder", CrossEncoder: "cross encoder" };
 /** The name of a tier's kind of model. */
 export const kindOf = (tier) => (tier ? (KINDS[tier.kind] ?? tier.kind) : "");
 
+/** What a tier counts for in the score of an answer; empty if it did not score it. */
+export function weight({ share: part, pruned }) {
+  if (pruned) return "";
+  if (part === 0) return "Does not count here.";
+  return part < 0.005 ? "Counts for less than 1 %." : `Counts for ${Math.round(100 * part)} %.`;
+}
+
 /** How a rank has changed; `before` is null for the first tier. */
 export function movement(before, step, entityCount) {
   if (before === null) return `Ranks it number ${count(step.rank)} of ${count(entityCount)}.`;
