@@ -1,11 +1,12 @@
 """Whatever a client sends: it hears what was wrong, and the server goes on."""
 
 import json
+import time
 
 import pytest
 from fastapi.testclient import TestClient
 
-from cascader.runs import load_run
+from cascader.runs import Predictor, load_run
 from cascader.serve import Limits, create_app
 from tests.serve.conftest import client_of
 
@@ -155,7 +156,9 @@ def test_only_names_of_this_machine_are_answered(plain, host, status):
     assert plain.get("/api/health", headers={"Host": host}).status_code == status
 
 
-def test_a_question_that_takes_too_long_is_given_up(plain_folder):
+def test_a_question_that_takes_too_long_is_given_up(plain_folder, monkeypatch):
+    answer = Predictor.answer
+    monkeypatch.setattr(Predictor, "answer", lambda *given, **options: (time.sleep(0.5), answer(*given, **options))[1])
     with client_of(plain_folder, limits=Limits(seconds=1e-6)) as client:
         response = client.post("/api/answer", json={"entity": "red", "relation": "of"})
         assert "no answer within 1e-06 seconds" in refused(response, 503)["error"]

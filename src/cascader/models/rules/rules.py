@@ -78,15 +78,19 @@ class Rules(FittedModel):
         """Mine rules from train for at most `time_limit`, or `max_seconds` if there is none; fewer if time is short."""
         limit = self.settings.max_seconds if time_limit is None else parse_duration(time_limit)
         started = time.monotonic()
-        mined = Miner(Facts(kg.known(("train",))), self.settings, limit).mine()
-        self._take(mined, kg)
+        mined = self._mine(kg, limit)
         emit("rules", _summary(mined, time.monotonic() - started))
         return self
+
+    def _mine(self, kg: KnowledgeGraph, seconds: float) -> Mined:
+        mined = Miner(Facts(kg.known(("train",))), self.settings, seconds).mine()
+        self._take(mined, kg)
+        return mined
 
     def dry_run(self, kg: KnowledgeGraph, earlier: Scorer | None = None) -> TrainingCost:
         """Mine for a moment; where that is not enough, mining takes as long as it may."""
         started = time.perf_counter()
-        self.fit(kg, time_limit=min(_DRY_SECONDS, self.settings.max_seconds))
+        self._mine(kg, min(_DRY_SECONDS, self.settings.max_seconds))
         seconds = self.settings.max_seconds if self.stopped_ else time.perf_counter() - started
         return TrainingCost(seconds, epoch=0.0, look=0.0, epochs=1, valid_every=1, parameters=self.parameter_count)
 
