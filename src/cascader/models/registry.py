@@ -14,7 +14,7 @@ _BUILT_IN = {
     "frequency": "cascader.models.frequency:Frequency",
     "plausibility": "cascader.models.plausibility:Plausibility",
     "similarity": "cascader.models.similarity:Similarity",
-    "rules": "cascader.models.rules.rules:Rules",
+    "rules": "cascader.models.rules.model:Rules",
     "rescal": "cascader.models.embeddings.interactions:RESCAL",
     "transe": "cascader.models.embeddings.interactions:TransE",
     "complex": "cascader.models.embeddings.interactions:ComplEx",

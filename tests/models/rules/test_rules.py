@@ -401,7 +401,7 @@ def test_it_is_not_asked_before_it_is_fitted_nor_about_another_graph(toy, tmp_pa
 def test_candidates_of_many_questions_are_scored_in_small_blocks(world, rules, monkeypatch):
     queries = Queries.from_triples(world.train)
     expected = rules.score_all(queries)
-    monkeypatch.setattr("cascader.models.rules.rules._CELLS", 1)
+    monkeypatch.setattr("cascader.models.rules.model._CELLS", 1)
     candidates = Candidates.from_lists([[row % len(world.entities), 0] for row in range(len(queries))])
     np.testing.assert_allclose(
         rules.score(queries, candidates), expected[candidates.rows, candidates.ids], rtol=1e-5, atol=1e-6

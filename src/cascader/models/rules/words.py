@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cascader.graph import IntArray, KnowledgeGraph
-from cascader.models.rules.applied import AppliedRules, Walker
+from cascader.models.rules.application import AppliedRules, Walker
 from cascader.models.rules.facts import Facts
 from cascader.models.rules.tables import NONE
 from cascader.scoring.reason import Reason

@@ -14,7 +14,7 @@ from cascader.events import emit
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.costs import TrainingCost
 from cascader.models.model import FittedModel
-from cascader.models.rules.applied import AppliedRules
+from cascader.models.rules.application import AppliedRules
 from cascader.models.rules.facts import Facts
 from cascader.models.rules.mining import SAMPLED, STAGES, Mined, Miner
 from cascader.models.rules.settings import RulesOptions, RulesSettings
