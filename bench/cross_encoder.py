@@ -78,7 +78,7 @@ class Job:
         """A run's cross encoder, computing as told, whatever it was saved with."""
         cross: CrossEncoder = RunFolder(self.runs[run]).load_tier("cross", self.kg)
         layers = UpperLayers(cross._encoder.upper, cross._head).eval()
-        cross._layers = in_int8(layers, cross._base.width) if precision == "int8" else layers
+        cross._layers = in_int8(layers, cross._base.width) if precision == "int8" else None
         return cross
 
 

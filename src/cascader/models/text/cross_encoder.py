@@ -61,7 +61,7 @@ class CrossEncoder(TextModel):
     settings_class: ClassVar[type[Settings]] = CrossSettings
     settings: CrossSettings
 
-    _layers: Layers
+    _layers: Layers | None = None  #: in another precision than float32, if pairs are scored so
 
     def __init__(self, **settings: Unpack[CrossOptions]) -> None:
         super().__init__(**settings)
@@ -77,7 +77,6 @@ class CrossEncoder(TextModel):
         if isinstance(self._head, MatchingHead):
             epochs, seed = self.settings.pretraining_epochs, self.settings.seed
             pretrain_matching(self._head.match, self._encoder, kg, epochs, seed)
-        self._layers = UpperLayers(self._encoder.upper, self._head)
         queries = Queries.from_triples(kg.sample("valid", self.settings.valid_triples, self.settings.seed))
 
         def validate() -> float | None:
@@ -96,14 +95,15 @@ class CrossEncoder(TextModel):
     def _prepare_scoring(self) -> None:
         self._encoder.eval()
         self._head.eval()
-        layers = UpperLayers(self._encoder.upper, self._head).eval()
-        self._layers = in_bfloat16(layers) if self.settings.precision == "bfloat16" else layers
+        self._layers = None
+        if self.settings.precision == "bfloat16" and not self._encoder.has_single_joint_layer:
+            self._layers = in_bfloat16(UpperLayers(self._encoder.upper, self._head).eval())
 
     def _try_int8(self, validate: Callable[[], float | None]) -> None:
         """Score in int8 if that makes next to no difference on valid, and record the difference."""
         if self._encoder.has_single_joint_layer:  # there is next to nothing to speed up
             return
-        float32, before = self._layers, validate()
+        before = validate()
         if before is None:  # there is nothing to check it on
             self.history_.int8 = Int8Check(None, None, is_used=False)
             return
@@ -111,7 +111,7 @@ class CrossEncoder(TextModel):
         after = validate()
         is_used = after is not None and abs(before - after) < _INT8_LOSS
         if not is_used:
-            self._layers = float32
+            self._layers = None
         self.history_.int8 = Int8Check(before, after, is_used)
 
     def _build(self, base: BaseModel, kg: KnowledgeGraph) -> None:
@@ -138,7 +138,6 @@ class CrossEncoder(TextModel):
         self._build(base, kg)
         tokenizing = time.perf_counter() - started
         reading = leave_blank(self._encoder, base, settings.split_layer)
-        self._layers = UpperLayers(self._encoder.upper, self._head)
         matching = self._seconds_to_match(kg)
         training = CrossTraining(self._encoder, self._head, settings, kg, None, lambda: None)
         step = seconds_per_step(training.steps(1))
@@ -181,19 +180,24 @@ class CrossEncoder(TextModel):
         return scores.numpy()[place_of]
 
     def _blocks(self, pairs: Pairs) -> Iterator[IntArray]:
-        """Batches of pairs of similar length or, with factored attention, of pairs that share many texts."""
-        if self._encoder.has_single_joint_layer:  # distinct pairs are sorted by relation and anchor
-            for start in range(0, len(pairs), _PAIRS_AT_ONCE):
-                yield np.arange(start, min(start + _PAIRS_AT_ONCE, len(pairs)))
-        else:
+        """Batches of pairs that share many texts or, if they are padded, of pairs of similar length."""
+        if self._layers is not None:
             yield from token_batches(self._encoder.lengths(pairs), self.settings.batch_tokens)
+        elif len(pairs):  # distinct pairs are sorted by relation and anchor
+            yield from np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(self._batch_of(pairs))) + 1)
+
+    def _batch_of(self, pairs: Pairs) -> IntArray:
+        """The number of each pair's batch, ascending; shape (pairs,)."""
+        if self._encoder.has_single_joint_layer:
+            return np.arange(len(pairs)) // _PAIRS_AT_ONCE
+        return np.cumsum(self._encoder.lengths(pairs)) // self.settings.batch_tokens
 
     def _score_pairs(self, pairs: Pairs) -> Tensor:
         """Scores; shape (pairs,)."""
-        if self._encoder.has_single_joint_layer:
-            scores: Tensor = self._head(self._encoder(pairs))
-            return scores
-        return self._layers(*self._encoder.lower(pairs))
+        if self._layers is not None:
+            return self._layers(*self._encoder.lower(pairs))
+        scores: Tensor = self._head(self._encoder(pairs))
+        return scores
 
     def token_counts(self, queries: Queries, candidates: Candidates) -> IntArray:
         """How many tokens are read for each pair; shape (candidates,).

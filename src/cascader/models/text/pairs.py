@@ -11,7 +11,8 @@ from torch.nn.functional import embedding
 
 from cascader.graph import Candidates, IntArray, Queries
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, attend_once, encode_cls, join, merge
+from cascader.models.text.joint_layers import JoinedPairs, encode_pairs
+from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, attend_once, join, merge
 from cascader.models.text.text_model import GraphTexts, Tokens
 
 _SEGMENTS = 3
@@ -117,8 +118,12 @@ class PairEncoder(nn.Module):
         """
         if self.has_single_joint_layer:
             return self._factored(pairs)
-        states, mask = self.lower(pairs)
-        return encode_cls(self.upper, states, mask)
+        return encode_pairs(self.upper, self._joined(pairs))
+
+    def _joined(self, pairs: Pairs) -> JoinedPairs:
+        if self._split == 0:
+            return JoinedPairs.whole(*self._embedded(pairs))
+        return JoinedPairs.of(self._segments(pairs), self.segment_embeddings)
 
     def _factored(self, pairs: Pairs) -> Tensor:
         """The same with factored attention: [CLS] is the relation's, so each text is looked up once per relation."""
@@ -150,7 +155,7 @@ class PairEncoder(nn.Module):
         return cls, found.context.flatten(1)
 
     def lower(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """The input of the upper layers, (pairs, tokens, width), and the mask of the tokens."""
+        """The input of the upper layers with padding, (pairs, tokens, width), and the mask of the tokens."""
         if self._split == 0:
             return self._embedded(pairs)
         states, mask, numbers = join(self._segments(pairs))
