@@ -4,7 +4,8 @@ All read 5,000 distinct pairs of RepoDB, the first tier's best candidates for te
 whole cross encoder, whose weights the peer uses too, including the head. "split" and "split_int8" are another one that
 was trained split at a layer: weights trained at one split cannot be used at another. "partial" is a third one, split
 below its last layer. Next to each speed: the valid MRR of reranking with it, and how far that is from the peer's. What
-is read only once, when a cross encoder is loaded, is recorded separately.
+is read only once, when a cross encoder is loaded, is recorded separately. How fast they train is measured by
+bench/cross_training.py.
 
 Usage: python bench/cross_encoder.py [--whole RUN] [--split RUN] [--partial RUN] [--pairs N] [--valid N] [--threads N]
 [--repeats N]. A run has the tiers kge and cross; one that is missing is trained first, which takes about five minutes.
