@@ -17,6 +17,9 @@ Scale = Literal["linear", "log"]
 Look = Literal["marked", "plain", "dashed", "marks"]
 
 SERIES_COLORS = 6
+#: Two columns of longer names would not fit below a chart.
+_LONG_NAME = 30
+_LINE_INCHES = 0.17
 _INCHES = (4.4, 3.4)
 _FEW_DECADES = 300  # a log axis that spans less than this factor has room for more tick labels
 #: Placeholders for colors that the page defines, light and dark; matplotlib insists on real colors.
@@ -82,13 +85,16 @@ def draw(chart: Chart) -> str:
     settings: Any = {**_SETTINGS, "svg.hashsalt": chart.name}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # the browser will find a font that has it
-        figure = Figure(figsize=_INCHES, layout="constrained")
+        columns = 1 if max((len(series.label) for series in chart.series), default=0) > _LONG_NAME else 2
+        width, height = _INCHES
+        extra = _LINE_INCHES * len(chart.series) if columns == 1 else 0.0
+        figure = Figure(figsize=(width, height + extra), layout="constrained")
         axes = figure.add_subplot()
         for series in chart.series:
             _add(axes, series)
         _label(axes, chart)
         if len(chart.series) > 1:
-            figure.legend(loc="outside lower center", ncols=2, fontsize=9)
+            figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
     return _in_page(written.getvalue(), chart)
 

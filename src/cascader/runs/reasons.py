@@ -15,6 +15,8 @@ _EVIDENCE = ("rules", "similarity")
 #: How many reasons are given at most: of each of these, of any other tier, and about candidates that rank below.
 _MOST_EVIDENCE, _MOST_OTHERS, _MOST_RIVALS = 2, 1, 2
 _MOST_WORDS = 6
+#: A rule that is right less often than this is evidence among others, but no reason.
+_LEAST_CONFIDENCE = 0.1
 
 
 class Fact(NamedTuple):
@@ -100,8 +102,9 @@ class Explainer:
         for kind in _EVIDENCE:
             for tier, scorer in self.tiers.items():
                 if _kind_of(scorer) == kind:
-                    given = reasons_of(scorer, self.question, self.answer.entity)[:_MOST_EVIDENCE]
-                    yield from (self._told(tier, reason) for reason in given)
+                    given = reasons_of(scorer, self.question, self.answer.entity)
+                    sure = [reason for reason in given if kind != "rules" or reason.strength >= _LEAST_CONFIDENCE]
+                    yield from (self._told(tier, reason) for reason in sure[:_MOST_EVIDENCE])
 
     def _of_texts(self) -> Iterator[TierReason]:
         """Which tiers have read the two texts, and which words these share."""

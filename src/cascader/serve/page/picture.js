@@ -33,7 +33,9 @@ export function rankPicture(trace, worst, places, size) {
     const look = `${colorOf(places.get(point.tier) ?? 0)}${point.pruned ? " unread" : ""}`;
     picture.append(drawn("circle", { cx: point.x, cy: point.y, r: names ? 4.5 : 3.5, class: look }));
     picture.append(label(point.x, point.y + (isHigh ? 15 : -8), count(point.rank), "middle", ""));
-    if (names) picture.append(label(point.x, height - 2, point.tier, "middle", "soft"));
+    // Neighbors on two lines: with many tiers, their names would overlap.
+    const line = points.length > 4 && points.indexOf(point) % 2 ? 14 : 2;
+    if (names) picture.append(label(point.x, height - line, point.tier, "middle", "soft"));
   }
   return picture;
 }
