@@ -101,7 +101,7 @@ def test_a_budget_too_small_trains_the_first_tier_alone_for_as_long_as_there_is(
         "--set",
         "epochs=100000",
         "--budget",
-        "0.1s",
+        "0.001s",
         "--out",
         tmp_path / "run",
     )
