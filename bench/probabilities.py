@@ -4,7 +4,7 @@ The test triples are taken out of the graph before anything is fitted. Then ever
 answers that are at least 70 % probable are looked up in test. What test does not have counts as wrong, although it may
 be true. The peer is what most libraries offer as a probability: the softmax of the same scores.
 
-Usage: python bench/probabilities.py [--tiers plausibility,rules,similarity,kge] [GRAPH ...]
+Usage: python bench/probabilities.py [--tiers plausibility,rules,similarity,kge] [--name NAME] [GRAPH ...]
 """
 
 import argparse
@@ -69,6 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("graphs", nargs="*", default=["wordnet", "repodb", "codex-s"])
     parser.add_argument("--tiers", default="plausibility,rules,similarity,kge")
+    parser.add_argument("--name", default="probabilities", help="of the file in bench/results")
     arguments = parser.parse_args()
     found = {name: measure(name, arguments.tiers) for name in arguments.graphs}
     for name, figures in found.items():
@@ -80,7 +81,7 @@ def main() -> None:
         f"{name}: error of the softmax,": of["softmax"]["error"] / of["calibrated"]["error"]
         for name, of in found.items()
     }
-    report("probabilities", ratios, {"graphs": found}, ["numpy", "scipy", "torch"])
+    report(arguments.name, ratios, {"graphs": found}, ["numpy", "scipy", "torch"])
 
 
 if __name__ == "__main__":
