@@ -28,7 +28,7 @@ from cascader.datasets import load_graph
 from cascader.errors import SettingsError
 from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models.embeddings import ComplEx
-from cascader.models.presets import preset
+from cascader.models.settings import preset
 from cascader.models.text import CrossEncoder
 from cascader.models.text.precision import UpperLayers, in_int8
 from cascader.models.text.text_model import phrase_of, text_of

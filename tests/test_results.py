@@ -10,7 +10,7 @@ import pytest
 
 from cascader.datasets import CATALOG
 from cascader.evaluation import Evaluation
-from cascader.evaluation.tables import _published, results_table
+from cascader.evaluation.comparison import _published, results_table
 
 RESULTS = Path(__file__).parents[1] / "results"
 #: A figure of an earlier result, and where it stands in the history: .1234 in `commit:path`.

@@ -58,7 +58,7 @@ from .runs import fit as fit
 from .runs import load_run as load_run
 from .runs import save_run as save_run
 from .scoring.engine import LocalEngine as LocalEngine
-from .scoring.reason import Reason as Reason
+from .scoring.scorer import Reason as Reason
 from .scoring.scorer import Scorer as Scorer
 from .tuning import Budget as Budget
 from .tuning import tune as tune

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from cascader.models import presets
+from cascader.models import settings
 
 
 @pytest.fixture
 def quick_presets(tiny_model, monkeypatch):
     """The preset that the demo trains with, cut short."""
-    settings = {
+    short = {
         "complex": {"dim": 20, "batch_size": 50, "epochs": 15, "learning_rate": 0.1},
         "dual": {"base": tiny_model, "epochs": 1},
         "cross": {
@@ -22,8 +22,8 @@ def quick_presets(tiny_model, monkeypatch):
             "valid_top_k": 3,
         },
     }
-    table = {"any": {model: {"quick": quick} for model, quick in settings.items()}}
-    monkeypatch.setattr(presets, "read_presets", lambda: table)
+    table = {"any": {model: {"quick": quick} for model, quick in short.items()}}
+    monkeypatch.setattr(settings, "read_presets", lambda: table)
 
 
 @pytest.mark.slow

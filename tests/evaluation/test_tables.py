@@ -2,7 +2,7 @@ import pytest
 
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
-from cascader.evaluation.tables import published_mrr, results_table
+from cascader.evaluation.comparison import published_mrr, results_table
 from cascader.models import Frequency
 
 

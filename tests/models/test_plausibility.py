@@ -12,8 +12,8 @@ from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, Entity, KnowledgeGraph, KnownAnswers, Queries, Relation
 from cascader.models.plausibility import Plausibility
 from cascader.models.plausibility.evidence import values_at
-from cascader.models.presets import PRESETS, preset
-from cascader.scoring.reason import Explains
+from cascader.models.settings import PRESETS, preset
+from cascader.scoring.scorer import Explains
 from tests.contracts import ModelContract
 
 ALL_OFF = {"completeness": False, "anchor": False, "signature": False, "linked": False}

@@ -1,4 +1,4 @@
-"""Settings: their bounds, their spelling, and the signatures and reprs that are made from them."""
+"""Settings: their bounds, their spelling, the signatures and reprs that are made from them, and presets."""
 
 import inspect
 import pydoc
@@ -7,12 +7,13 @@ from typing import Annotated, Literal, get_type_hints
 
 import pytest
 
+from cascader.datasets import CATALOG
 from cascader.errors import SettingsError
 from cascader.models import model_class, model_names
 from cascader.models.embeddings import ComplEx, EmbeddingSettings, RotatE, TransE
 from cascader.models.embeddings.embedding import EmbeddingOptions
 from cascader.models.plausibility import PlausibilityOptions, PlausibilitySettings
-from cascader.models.settings import Between, Settings
+from cascader.models.settings import PRESETS, Between, Settings, preset, read_presets
 from cascader.models.text import CrossSettings, DualEncoder, DualSettings
 from cascader.models.text.settings import CrossOptions, DualOptions
 
@@ -100,3 +101,29 @@ def test_the_repr_is_the_call_with_the_settings_that_differ_from_the_defaults():
     assert repr(RotatE(loss="negative-sampling")) == "RotatE()"  # its own default
     assert repr(RotatE(loss="1-vs-all", seed=3)) == "RotatE(loss='1-vs-all', seed=3)"
     assert repr(DualEncoder()) == "DualEncoder()"
+
+
+@pytest.mark.parametrize("dataset", ["", *CATALOG])
+@pytest.mark.parametrize("model", model_names())
+def test_balanced_lies_between_quick_and_best(model, dataset):
+    settings = [model_class(model)(**preset(model, name, dataset)).settings for name in PRESETS]
+    for name in ("dim", "max_tokens", "epochs", "rounds"):
+        values = [getattr(settings, name) for settings in settings if hasattr(settings, name)]
+        assert values == sorted(values)
+
+
+def test_presets_are_settings_that_exist_of_models_that_exist():
+    for dataset, models in read_presets().items():
+        for model, presets in models.items():
+            assert set(presets) <= set(PRESETS)
+            for name in presets:
+                model_class(model)(**preset(model, name, "" if dataset == "any" else dataset))
+
+
+def test_a_kind_without_presets_is_the_same_under_each_of_them():
+    assert [preset("frequency", name) for name in PRESETS] == [{}, {}, {}]
+
+
+def test_an_unknown_preset_lists_the_known_ones():
+    with pytest.raises(SettingsError, match="there is no preset 'slow'. Choose one of: quick, balanced, best"):
+        preset("complex", "slow")

@@ -10,7 +10,7 @@ from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
 from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
 from cascader.models.embeddings import RESCAL, ComplEx
-from cascader.models.presets import PRESETS
+from cascader.models.settings import PRESETS
 from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.dry_run import BlankEncoder

@@ -7,9 +7,9 @@ from cascader.cascade import Cascade, Deadline, TopK
 from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
 from cascader.runs import Predictor, with_threshold
-from cascader.runs.thresholds import corrupted
+from cascader.runs.predictor import corrupted
 from cascader.tuning.calibration import calibrate
-from tests.tuning.calibration.worlds import Noisy, graph, questions
+from tests.tuning.worlds import Noisy, graph, questions
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,8 @@
 
 from cascader.cascade.answers import Answer, Trace, answers_of, known_mask
 from cascader.cascade.blend import Alpha, Fusion, Pruned, Scale, blend, blend_all, mask_known, rerank
-from cascader.cascade.cascade import Cascade, MeteredCascade, Tier
+from cascader.cascade.cascade import Cascade, Deadline, MeteredCascade, Step, Tier, TierUsage, UsageLog, pairs_of
 from cascader.cascade.pruners import Pruner, TopK
-from cascader.cascade.steps import Deadline, Step, TierUsage, UsageLog, pairs_of
 
 __all__ = [
     "Alpha",

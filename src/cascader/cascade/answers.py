@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cascader.cascade.steps import Step
+from cascader.cascade.cascade import Step
 from cascader.graph import BoolArray, FloatArray, IntArray, KnownAnswers, Queries
 
 #: How many entities below an answer are kept with it, to say what spoke against them.

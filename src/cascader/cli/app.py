@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import classify, data, demo, evaluate, fit, predict, views
+from cascader.cli import data, demo, evaluate, fit, predict, views
 from cascader.cli.console import echo, echo_error, echo_table
 from cascader.errors import CascaderError
 from cascader.events import Event, listening
@@ -28,7 +28,7 @@ app.add_typer(data.app, name="data")
 app.command()(fit.fit)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
-app.command()(classify.classify)
+app.command()(predict.classify)
 app.command()(views.describe)
 app.command()(views.report)
 app.command()(views.serve)

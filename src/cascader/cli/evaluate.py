@@ -21,8 +21,8 @@ from cascader.cli.options import (
 from cascader.evaluation import METRICS, Evaluation
 from cascader.evaluation import compare as compare_evaluations
 from cascader.evaluation import evaluate as evaluate_scorer
+from cascader.evaluation.comparison import results_table
 from cascader.evaluation.metrics import CONFIDENCE
-from cascader.evaluation.tables import results_table
 from cascader.models import Frequency
 
 OutOption = Annotated[Path, typer.Option("--out", help="The folder for <graph>/frequency.json and its ranks.")]

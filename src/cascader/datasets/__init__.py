@@ -4,7 +4,7 @@ from cascader.datasets.catalog import CATALOG, Counts, Dataset
 from cascader.datasets.download import Source, fetch, locate
 from cascader.datasets.files import FORMATS, Format, load_graph, save_graph
 from cascader.datasets.frames import Frame, graph_from_frames, to_frame, triples_of
-from cascader.datasets.splits import Split, split_triples
+from cascader.datasets.triples import Split, split_triples
 from cascader.datasets.wordnet import read_wordnet
 
 __all__ = [

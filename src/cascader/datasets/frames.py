@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cascader.datasets.splits import Split
 from cascader.datasets.tables import Table, table_of_columns
 from cascader.datasets.texts import Texts
-from cascader.datasets.triples import Index, assemble, statements_of
+from cascader.datasets.triples import Index, Split, assemble, statements_of
 from cascader.errors import DataError, MissingExtraError
 from cascader.graph import KnowledgeGraph
 

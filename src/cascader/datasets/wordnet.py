@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cascader.datasets.splits import Split, split_triples
+from cascader.datasets.triples import Split, split_triples
 from cascader.errors import DataError, MissingExtraError
 from cascader.graph import Entity, KnowledgeGraph, Relation
 from cascader.graph.arrays import frozen_triples

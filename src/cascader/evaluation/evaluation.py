@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascader.errors import DataError
-from cascader.evaluation.metrics import CONFIDENCE, METRICS, Interval, Metrics, mean_intervals
-from cascader.evaluation.ranks import GoldRanks, Ranks
+from cascader.evaluation.metrics import CONFIDENCE, METRICS, GoldRanks, Interval, Metrics, Ranks, mean_intervals
 from cascader.evaluation.slices import Labels, slices_of
 from cascader.graph import SPLITS, FloatArray, KnowledgeGraph, Queries, Side, SplitName
 from cascader.html import html_table

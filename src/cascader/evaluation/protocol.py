@@ -10,7 +10,7 @@ import numpy as np
 
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.evaluation import FILTERINGS, Evaluation, Filtering
-from cascader.evaluation.ranks import GoldRanks, Ranks, rank_golds
+from cascader.evaluation.metrics import GoldRanks, Ranks, rank_golds
 from cascader.graph import SPLITS, Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries, SplitName
 from cascader.progress import progress
 from cascader.scoring.scorer import Scorer

@@ -2,9 +2,8 @@
 
 from cascader.graph.arrays import Array, BoolArray, Candidates, FloatArray, IntArray, Triples
 from cascader.graph.knowledge_graph import SPLITS, Entity, KnowledgeGraph, Relation, SplitName
-from cascader.graph.known import KnownAnswers
 from cascader.graph.names import NameIndex
-from cascader.graph.queries import Queries, Side
+from cascader.graph.queries import KnownAnswers, Queries, Side
 
 __all__ = [
     "SPLITS",

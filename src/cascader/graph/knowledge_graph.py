@@ -12,9 +12,8 @@ import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph.arrays import IntArray, Triples, frozen_triples, triple_keys
-from cascader.graph.known import KnownAnswers
 from cascader.graph.names import NameIndex
-from cascader.graph.queries import Queries, Side
+from cascader.graph.queries import KnownAnswers, Queries, Side
 from cascader.html import html_table
 
 SplitName = Literal["train", "valid", "test"]

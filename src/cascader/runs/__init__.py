@@ -2,14 +2,21 @@
 
 from cascader.runs.fit import emit_plan, fit, fit_requested, plan_fit
 from cascader.runs.folder import RunFolder
-from cascader.runs.new_entities import can_read_new, for_new_entities, parse_entity
 from cascader.runs.prediction import Prediction, Predictions, Verdict, percent
-from cascader.runs.predictor import Predictor
-from cascader.runs.questions import Rows, every_question, joined, read_questions, read_triples
+from cascader.runs.predictor import Predictor, with_threshold
+from cascader.runs.questions import (
+    Rows,
+    can_read_new,
+    every_question,
+    for_new_entities,
+    joined,
+    parse_entity,
+    read_questions,
+    read_triples,
+)
 from cascader.runs.reasons import Fact, TierReason
 from cascader.runs.request import fit_request, tier_kinds
 from cascader.runs.run import Run, load_run, save_run
-from cascader.runs.thresholds import with_threshold
 
 __all__ = [
     "Fact",

@@ -9,7 +9,7 @@ from typing import Any
 from cascader.durations import format_duration
 from cascader.errors import DataError, SettingsError
 from cascader.models.model import Model
-from cascader.models.presets import PRESETS
+from cascader.models.settings import PRESETS
 from cascader.runs.folder import RunFolder
 from cascader.runs.planner import Choice, MeasuredCosts, choose, split_budget
 from cascader.runs.request import FitRequest

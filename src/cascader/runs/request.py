@@ -12,8 +12,8 @@ from cascader.durations import parse_duration
 from cascader.errors import SettingsError
 from cascader.graph import KnowledgeGraph
 from cascader.models.model import Model
-from cascader.models.presets import PRESETS, preset
 from cascader.models.registry import model_class, model_names
+from cascader.models.settings import PRESETS, preset
 
 #: In order of cost.
 _DEFAULT_TIERS = ("plausibility", "rules", "similarity", "kge", "dual", "cross")

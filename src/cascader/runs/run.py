@@ -19,10 +19,9 @@ from cascader.models.model import Model
 from cascader.models.registry import load_model
 from cascader.runs.folder import RunFolder
 from cascader.runs.measurement import SumWeights, evaluate_run
-from cascader.runs.new_entities import for_new_entities, parse_entity
 from cascader.runs.prediction import Predictions, Verdict
-from cascader.runs.predictor import Predictor
-from cascader.runs.thresholds import with_threshold
+from cascader.runs.predictor import Predictor, with_threshold
+from cascader.runs.questions import for_new_entities, parse_entity
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
 from cascader.storage import folder_bytes

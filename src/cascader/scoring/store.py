@@ -1,18 +1,26 @@
-"""Scores by pair: in memory, and in files, so that a killed process resumes without scoring any pair again."""
+"""Scores by pair, in memory and in files, and the scorer that computes each pair only once.
+
+A killed process resumes without scoring any pair again.
+"""
 
 import hashlib
 import json
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from cascader.errors import CascaderError, DataError
-from cascader.graph import FloatArray, IntArray
-from cascader.scoring.shards import SHARD_PAIRS, FileShard, MemoryShard, cut, read_shard
+from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.progress import progress
+from cascader.scoring.engine import Call, Engine, LocalEngine, Task
+from cascader.scoring.scorer import Scorer
+from cascader.scoring.shards import SHARD_PAIRS, FileShard, MemoryShard, PairKeys, cut, read_shard, score_shard
 from cascader.storage import LOCK, locked, read_json, sha256_of, write_json
 
 #: Computes shards, and yields the position of each once it is done.
@@ -263,3 +271,57 @@ class WriteBehind:
         for place, shard in enumerate(shards):
             shard.keep(self._new.find(shard.keys))
             yield place
+
+
+class StoredScorer:
+    """Scores like `scorer`, but computes each pair only once; missing scores are computed by the `engine`.
+
+    `load` is how another process loads the same scorer; without it, everything is computed in this process.
+    """
+
+    reads_pairs = True
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        kg: KnowledgeGraph,
+        store: Store | None = None,
+        engine: Engine | None = None,
+        load: Call | None = None,
+    ) -> None:
+        self.scorer = scorer
+        self.store = MemoryStore() if store is None else store
+        self.engine = LocalEngine() if engine is None else engine
+        self.pairs_asked = 0  #: how many pairs were requested, counting each distinct pair of a call once
+        self.pairs_computed = 0  #: how many of them were not in the store
+        self.numbering = PairKeys(len(kg.entities), len(kg.relations))
+        # Scores for a store in this process's memory must be computed in this process.
+        self._task = Task(Call(score_shard, (self.numbering,)), None if isinstance(self.store, MemoryStore) else load)
+
+    def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
+        """Score the candidates of each query, taking known scores from the store; shape (candidates,)."""
+        keys, place_of = np.unique(self.numbering.of(queries, candidates), return_inverse=True)
+        self.pairs_asked += len(keys)
+        scores = self.store.find(keys)
+        missing = int(np.isnan(scores).sum())
+        if missing:
+            self._compute(keys, missing)
+            scores = self.store.find(keys)
+        return scores[place_of]
+
+    def _compute(self, keys: IntArray, missing: int) -> None:
+        run = partial(self.engine.run, self._task, loaded=self.scorer)
+        with (
+            progress("scoring pairs", total=missing, unit="pairs") as advance,
+            closing(self.store.compute(keys, run)) as finished,  # an interrupt releases the store at once
+        ):
+            for count in finished:
+                self.pairs_computed += count
+                advance(count)
+
+    def score_all(self, queries: Queries) -> FloatArray:
+        """Score every entity; shape (queries, entities)."""
+        count, entity_count = len(queries), self.numbering.entity_count
+        all_entities = np.tile(np.arange(entity_count, dtype=np.int32), count)
+        candidates = Candidates(np.arange(count + 1) * entity_count, all_entities)
+        return self.score(queries, candidates).reshape(count, entity_count)

@@ -1,9 +1,18 @@
 """Choose tiers, weights and pruners on valid, without running any model twice."""
 
 from cascader.cascade.alphas import best_reranking, best_sum, tune_alpha
-from cascader.tuning.budget import Budget, ReadingSpeed
-from cascader.tuning.result import COSTS, Plan, Trial, TuningResult, load_tuned, pareto_front, save_tuned, tier_to_dict
-from cascader.tuning.search import READ_TOP, split_valid, trial_count, tune
+from cascader.tuning.result import (
+    COSTS,
+    Budget,
+    Plan,
+    Trial,
+    TuningResult,
+    load_tuned,
+    pareto_front,
+    save_tuned,
+    tier_to_dict,
+)
+from cascader.tuning.search import READ_TOP, ReadingSpeed, split_valid, trial_count, tune
 
 __all__ = [
     "READ_TOP",

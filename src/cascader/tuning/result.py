@@ -7,15 +7,36 @@ from typing import Any, Literal, get_args
 
 from cascader.cascade import Alpha, Cascade, Fusion, Tier
 from cascader.cascade.pruners import load_pruner
-from cascader.errors import DataError
+from cascader.errors import DataError, SettingsError
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_arrays, read_json, write_arrays, write_json
-from cascader.tuning.budget import Budget
 from cascader.tuning.weights import is_beyond_chance
 
 #: The costs of a trial, by the names of its fields.
 Cost = Literal["pairs_per_query", "seconds_per_query"]
 COSTS: tuple[Cost, ...] = get_args(Cost)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What answering may cost in all: `seconds`, or `pairs` that are read; None means no limit.
+
+    >>> Budget(seconds=2.5, pairs=1_000).allows(seconds=1.0, pairs=1_200)
+    False
+    """
+
+    seconds: float | None = None
+    pairs: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "pairs"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise SettingsError(f"the budget is {value} {name}, expected 0 or more.")
+
+    def allows(self, seconds: float, pairs: float) -> bool:
+        """Return whether this cost is within the budget."""
+        return (self.seconds is None or seconds <= self.seconds) and (self.pairs is None or pairs <= self.pairs)
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,16 @@ from cascader.cascade.pruners import (
 )
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import mean_reciprocal_rank, reciprocal_ranks
-from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries, Triples
+from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
 from cascader.progress import progress
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
-from cascader.tuning.budget import ReadingSpeed, read_tokens
 from cascader.tuning.result import Trial, TuningResult
 from cascader.tuning.weights import Sample, add_in_order, chance_of
 
 _QUESTIONS_AT_ONCE = 256
+#: How many short pairs, and how many long ones, are read to measure the speed; a scorer may ask for more.
+_PAIRS_TO_MEASURE = 192
 
 
 class RecordedScorer:
@@ -96,6 +97,56 @@ def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = READ_TOP, seed
     if read_top < 1:
         raise SettingsError(f"read_top is {read_top}, expected at least 1 candidate.")
     return TuningResult(tuple(_Search(cascade, kg, seed).trials(read_top)))
+
+
+@dataclass(frozen=True)
+class ReadingSpeed:
+    """How long reading takes: a time per pair, and a time per token."""
+
+    seconds_per_pair: float
+    seconds_per_token: float
+
+    def seconds(self, pairs: float, tokens: float) -> float:
+        """Estimate the time for a number of pairs and their tokens in all."""
+        return pairs * self.seconds_per_pair + tokens * self.seconds_per_token
+
+    @classmethod
+    def measure(cls, scorer: Scorer, queries: Queries, candidates: Candidates) -> "ReadingSpeed":
+        """Measure the speed on some of the shortest and some of the longest pairs, with a line through the two."""
+        order = np.argsort(read_tokens(scorer, queries, candidates), kind="stable")
+        count = getattr(scorer, "pairs_to_measure", _PAIRS_TO_MEASURE)
+        ends = order[:count], order[-count:]
+        # Counted again: a text that several pairs share is charged to the first of those that are read now.
+        (short, short_time), (long, long_time) = (
+            (read_tokens(scorer, queries, some).mean(), _seconds_per_pair(scorer, queries, some))
+            for some in (_only(candidates, places) for places in ends)
+        )
+        if long - short < 1 or long_time <= short_time:  # the length explains nothing
+            return cls(float((short_time + long_time) / 2), 0.0)
+        # A line that makes short pairs free is noise: at its steepest, it passes through the origin.
+        slope = min((long_time - short_time) / (long - short), long_time / long)
+        return cls(float(long_time - slope * long), float(slope))
+
+
+def _only(candidates: Candidates, places: IntArray) -> Candidates:
+    wanted = np.zeros(len(candidates.ids), dtype=bool)
+    wanted[places] = True
+    return candidates.where(wanted)
+
+
+def _seconds_per_pair(scorer: Scorer, queries: Queries, candidates: Candidates) -> float:
+    times = []
+    for _ in range(2):  # the first also warms up
+        started = time.perf_counter()
+        scorer.score(queries, candidates)
+        times.append(time.perf_counter() - started)
+    return min(times) / max(len(candidates.ids), 1)
+
+
+def read_tokens(scorer: Scorer, queries: Queries, candidates: Candidates) -> IntArray:
+    """Count the tokens that are read for each pair, or one per pair if the scorer cannot count them."""
+    count = getattr(scorer, "token_counts", None)
+    return count(queries, candidates) if count else np.ones(len(candidates.ids), dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from cascader.errors import DataError
+from cascader.evaluation.metrics import Ranks, rank_golds
 from cascader.evaluation.protocol import iter_blocks
-from cascader.evaluation.ranks import Ranks, rank_golds
 from cascader.graph import Array, BoolArray, Candidates, FloatArray, IntArray, KnownAnswers, Queries, Triples
 from cascader.scoring.scorer import Scorer
 

@@ -3,7 +3,7 @@
 from cascader.models.embeddings.embedding import Embedding, EmbeddingSettings
 from cascader.models.embeddings.external import PyKEENScorer, read_embedding
 from cascader.models.embeddings.interactions import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
-from cascader.models.presets import preset, search_space
+from cascader.models.settings import preset, search_space
 
 __all__ = [
     "EMBEDDINGS",

@@ -12,7 +12,7 @@ from cascader.errors import DataError, MissingExtraError, SettingsError, Trainin
 from cascader.graph import KnowledgeGraph
 from cascader.models.embeddings.embedding import Embedding
 from cascader.models.embeddings.interactions import EMBEDDINGS
-from cascader.models.presets import search_space
+from cascader.models.settings import search_space
 from cascader.models.training import CHECKPOINT
 from cascader.storage import read_json, write_json
 

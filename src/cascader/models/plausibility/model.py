@@ -1,8 +1,9 @@
 """The model: what the graph itself says of who can be an answer."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 import numpy as np
 
@@ -24,9 +25,8 @@ from cascader.models.plausibility.log_odds import (
     typical_sums,
 )
 from cascader.models.plausibility.reasons import Judgment, Wording
-from cascader.models.plausibility.settings import PlausibilityOptions, PlausibilitySettings
-from cascader.scoring.reason import Reason
-from cascader.scoring.scorer import Scorer
+from cascader.models.settings import Settings
+from cascader.scoring.scorer import Reason, Scorer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -38,6 +38,25 @@ _UNTYPICAL = 0.05
 _TYPICAL_WEIGHT = 0.25
 #: Rows, entities and what is added to their scores.
 Corrections = tuple[IntArray, IntArray, FloatArray]
+
+
+@dataclass(frozen=True)
+class PlausibilitySettings(Settings):
+    """The parts of plausibility, each of which can be switched off."""
+
+    completeness: bool = True  #: how many facts of the asked relation a candidate already has on the asked side
+    anchor: bool = True  #: whether the candidate is the entity that the question is about
+    signature: bool = True  #: which other relations the candidate takes part in, on which side, and how often
+    linked: bool = True  #: by which relations the candidate is already linked to the anchor
+
+
+class PlausibilityOptions(TypedDict, total=False):
+    """The same settings as keywords, for type checkers and editors."""
+
+    completeness: bool
+    anchor: bool
+    signature: bool
+    linked: bool
 
 
 class Plausibility(FittedModel):

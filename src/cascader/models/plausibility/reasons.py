@@ -7,7 +7,7 @@ import numpy as np
 
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.plausibility.evidence import Evidence
-from cascader.scoring.reason import Reason
+from cascader.scoring.scorer import Reason
 
 #: Log-odds from which a part is worth a sentence: it makes an answer e times as probable, or as improbable.
 _CLEAR = 1.0

@@ -9,8 +9,7 @@ import numpy as np
 from cascader.graph import BoolArray, FloatArray, IntArray, KnownAnswers
 from cascader.graph.arrays import positions_within
 from cascader.models.rules.facts import Facts, bands_of, rows_of
-from cascader.models.rules.settings import RulesSettings
-from cascader.models.rules.tables import NONE, Chains, ConstantRules
+from cascader.models.rules.tables import NONE, Chains, ConstantRules, RulesSettings
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -6,8 +6,7 @@ import numpy as np
 
 from cascader.graph import FloatArray, IntArray
 from cascader.models.rules.facts import Facts, rows_of
-from cascader.models.rules.settings import RulesSettings
-from cascader.models.rules.tables import NONE, ConstantRules
+from cascader.models.rules.tables import NONE, ConstantRules, RulesSettings
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -10,8 +10,7 @@ import numpy as np
 from cascader.graph import IntArray
 from cascader.models.rules.constants import ConstantMiner
 from cascader.models.rules.facts import BANDS, Facts, bands_of
-from cascader.models.rules.settings import RulesSettings
-from cascader.models.rules.tables import NONE, Chains, ConstantRules
+from cascader.models.rules.tables import NONE, Chains, ConstantRules, RulesSettings
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -17,11 +17,9 @@ from cascader.models.model import FittedModel
 from cascader.models.rules.application import AppliedRules
 from cascader.models.rules.facts import Facts
 from cascader.models.rules.mining import SAMPLED, STAGES, Mined, Miner
-from cascader.models.rules.settings import RulesOptions, RulesSettings
-from cascader.models.rules.tables import Chains, ConstantRules
+from cascader.models.rules.tables import Chains, ConstantRules, RulesOptions, RulesSettings
 from cascader.models.rules.words import Explainer
-from cascader.scoring.reason import Reason
-from cascader.scoring.scorer import Scorer
+from cascader.scoring.scorer import Reason, Scorer
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,7 @@ from cascader.graph import IntArray, KnowledgeGraph
 from cascader.models.rules.application import AppliedRules, Walker
 from cascader.models.rules.facts import Facts
 from cascader.models.rules.tables import NONE
-from cascader.scoring.reason import Reason
+from cascader.scoring.scorer import Reason
 
 Fact = tuple[int, int, int]
 #: Longer names are cut, so that a reason stays a sentence.

@@ -14,10 +14,8 @@ from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGr
 from cascader.graph.arrays import triple_keys
 from cascader.models.model import FittedModel
 from cascader.models.settings import Between, Settings
-from cascader.models.similarity.neighbors import nearest_neighbors
-from cascader.models.similarity.regression import Features, Likeness, closed_form, rows_of
-from cascader.scoring.reason import Reason
-from cascader.scoring.scorer import Scorer
+from cascader.models.similarity.regression import Features, Likeness, closed_form, nearest_neighbors, rows_of
+from cascader.scoring.scorer import Reason, Scorer
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascader.evaluation import METRICS, Evaluation, Metrics
-from cascader.evaluation.tables import published_mrr
+from cascader.evaluation.comparison import published_mrr
 from cascader.graph import KnowledgeGraph
 from cascader.report.inputs import ReportInputs
 from cascader.report.section import Cell, Numbers, Part, Section, Table, joined, mrr_text, seconds_text, skipped

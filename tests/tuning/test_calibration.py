@@ -13,14 +13,13 @@ from cascader.graph import KnowledgeGraph
 from cascader.tuning.calibration import (
     Calibration,
     calibrate,
-    evidence,
     expected_calibration_error,
     hash_of_cascade,
     load_calibration,
     save_calibration,
 )
-from cascader.tuning.calibration.curves import fit_logistic, with_steps
-from tests.tuning.calibration.worlds import Noisy, graph, questions
+from cascader.tuning.curves import evidence, fit_logistic, with_steps
+from tests.tuning.worlds import Noisy, graph, questions
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +77,7 @@ def test_the_errors_are_those_of_the_bins_on_half_of_the_questions(kg):
 
 def test_what_judges_the_probabilities_has_not_taught_them(kg, monkeypatch):
     """Whatever the judged half of the questions says, the curve that is judged, and its kind, stay as they are."""
-    from cascader.tuning.calibration import calibration
+    from cascader.tuning import calibration
 
     judged = []
 

@@ -1,7 +1,9 @@
-"""All numbers of a report."""
+"""The numbers of a report, and the page that is drawn from them alone."""
 
 import math
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,11 @@ import cascader
 from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
 from cascader.report.inputs import ReportInputs
-from cascader.report.sections import compute_sections
+from cascader.report.plots import draw
+from cascader.report.section import Numbers
+from cascader.report.sections import compute_sections, write_sections
 from cascader.scoring.scorer import Scorer
+from cascader.storage import write_json, write_text
 from cascader.tuning import TuningResult
 from cascader.tuning.calibration import Calibration
 
@@ -66,3 +71,32 @@ def jsonable(value: object) -> Any:  # noqa: ANN401 - anything that JSON can hol
     if isinstance(value, float | np.floating):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value
+
+
+def write_report(folder: str | Path, numbers: Numbers) -> Path:
+    """Write `report.json` and `report.html` into a folder, and return the path of the page."""
+    folder = Path(folder)
+    page = render(numbers)
+    write_json(folder / "report.json", numbers)
+    write_text(folder / "report.html", page)
+    return folder / "report.html"
+
+
+def render(numbers: Numbers) -> str:
+    """Draw the page; equal numbers give equal bytes."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    # All text is escaped, except our own style sheet and charts, whose text `draw` escapes.
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["drawn"] = lambda chart: Markup(draw(chart))
+    return environment.from_string(_text("page.html")).render(
+        graph=numbers["graph"],
+        version=numbers["version"],
+        sections=write_sections(numbers),
+        style=Markup(_text("page.css")),
+    )
+
+
+def _text(name: str) -> str:
+    return files("cascader.report").joinpath(name).read_text(encoding="utf-8")
