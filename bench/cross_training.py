@@ -19,10 +19,9 @@ from cascader.datasets import load_graph
 from cascader.graph import KnowledgeGraph
 from cascader.models.text import CrossSettings
 from cascader.models.text.base_model import load_base_model
-from cascader.models.text.cross_training import CrossTraining
 from cascader.models.text.dry_run import leave_blank
-from cascader.models.text.heads import PairHead
-from cascader.models.text.pairs import PairEncoder, Pairs
+from cascader.models.text.pair_training import PairTraining
+from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
 from cascader.models.text.split_encoder import run_layers
 from cascader.models.text.text_model import GraphTexts
 from measuring import median, report
@@ -42,16 +41,17 @@ class PaddedEncoder(PairEncoder):
 ENCODERS = {"padded": PaddedEncoder, "ours": PairEncoder}
 
 
-def training_of(encoder_class: type[PairEncoder], split: int, kg: KnowledgeGraph, steps: int) -> CrossTraining:
+def training_of(encoder_class: type[PairEncoder], split: int, kg: KnowledgeGraph, steps: int) -> PairTraining:
     """A training whose rounds have so many steps, and which nothing has been read for."""
     base, batch = load_base_model(), CrossSettings.batch_size
     settings = CrossSettings(split_layer=split, negatives=NEGATIVES, queries_per_round=steps * batch)
     encoder = encoder_class(base, GraphTexts.of(kg, base, settings.max_tokens), split)
-    leave_blank(encoder, base, split)
-    return CrossTraining(encoder, PairHead(base.width, len(kg.relations)), settings, kg, None, lambda: None)
+    leave_blank(encoder, base)
+    head = PairHead(base.width, len(kg.relations))
+    return PairTraining(encoder, head, settings, settings.objective, kg, None, lambda: None)
 
 
-def measure(training: CrossTraining, repeat: int) -> dict[str, float]:
+def measure(training: PairTraining, repeat: int) -> dict[str, float]:
     """Train a round after a step to warm up: pairs per second, and milliseconds of CPU time per pair."""
     next(training.steps(1))
     started, computing = time.perf_counter(), time.process_time()

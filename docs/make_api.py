@@ -15,7 +15,7 @@ from cascader.models.plausibility import PlausibilitySettings
 from cascader.models.rules import RulesSettings
 from cascader.models.settings import Settings
 from cascader.models.similarity import SimilaritySettings
-from cascader.models.text.settings import CrossSettings, DualSettings
+from cascader.models.text.settings import CrossSettings, DualSettings, PooledSettings
 from cascader.models.text.text_model import TextModel
 
 PAGE = Path(__file__).with_name("api.md")
@@ -40,7 +40,7 @@ CHAPTERS = {
     _STRUCTURE: ("Plausibility", "Rules", "Similarity"),
     _EMBEDDINGS: ("ComplEx", "RESCAL", "RotatE", "TransE"),
     "Embeddings trained elsewhere": ("read_embedding", "PyKEENScorer"),
-    _LANGUAGE_MODELS: ("DualEncoder", "CrossEncoder"),
+    _LANGUAGE_MODELS: ("DualEncoder", "PooledEncoder", "CrossEncoder"),
     "The cascade": ("Cascade", "Alpha", "Fusion"),
     "Pruners": ("TopK", "StaticTopK", "DynamicTopK", "BudgetedTopK", "ConformalTopK"),
     "Tuning and budgets": ("tune", "tune_alpha", "Budget"),
@@ -63,7 +63,7 @@ BASES = {_EMBEDDINGS: Embedding, _LANGUAGE_MODELS: TextModel}
 SETTINGS = {
     _STRUCTURE: [PlausibilitySettings, RulesSettings, SimilaritySettings],
     _EMBEDDINGS: [EmbeddingSettings],
-    _LANGUAGE_MODELS: [DualSettings, CrossSettings],
+    _LANGUAGE_MODELS: [DualSettings, PooledSettings, CrossSettings],
 }
 OPENING = """# The API
 
@@ -183,7 +183,7 @@ def _text(thing: Any) -> str:  # noqa: ANN401 - a class or a function
 
 def _settings(settings: type[Settings]) -> str:
     """The settings of a model as a table: name, type, default and comment."""
-    lines = inspect.getsource(settings).splitlines()
+    lines = [line for base in settings.__mro__[:-1] for line in inspect.getsource(base).splitlines()]
     rows, kinds = [], settings.kinds()
     for field in dataclasses.fields(settings):
         line = next(line for line in lines if line.strip().startswith(f"{field.name}:"))

@@ -94,6 +94,17 @@ def toy() -> KnowledgeGraph:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> str:
     """Make a random language model with two tiny layers in transformers' format, without downloading anything."""
+    return make_tiny_model(str(tmp_path_factory.mktemp("tiny-model")), layer_count=2)
+
+
+@pytest.fixture(scope="session")
+def three_layers(tmp_path_factory) -> str:
+    """Make a random language model that a cross encoder can be split in: two layers above, one below."""
+    return make_tiny_model(str(tmp_path_factory.mktemp("three-layers")), layer_count=3)
+
+
+def make_tiny_model(folder: str, layer_count: int) -> str:
+    """Save a random language model in the folder."""
     import string
 
     import torch
@@ -103,7 +114,6 @@ def tiny_model(tmp_path_factory) -> str:
     from tokenizers.pre_tokenizers import BertPreTokenizer
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-    folder = str(tmp_path_factory.mktemp("tiny-model"))
     marks = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     letters = [*string.ascii_lowercase, *string.digits, *string.punctuation]
     words = [*marks.values(), *letters, *(f"##{letter}" for letter in letters)]
@@ -111,7 +121,7 @@ def tiny_model(tmp_path_factory) -> str:
     tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **marks).save_pretrained(folder)
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes = {"hidden_size": 16, "num_hidden_layers": layer_count, "num_attention_heads": 2, "intermediate_size": 32}
     config = BertConfig(vocab_size=len(words), max_position_embeddings=128, initializer_range=0.3, **sizes)
     BertModel(config).save_pretrained(folder)
     return folder

@@ -14,7 +14,19 @@ import numpy as np
 import pytest
 import torch
 
-from cascader import RESCAL, Cascade, ComplEx, CrossEncoder, DualEncoder, KnowledgeGraph, RotatE, TopK, TransE, tune
+from cascader import (
+    RESCAL,
+    Cascade,
+    ComplEx,
+    CrossEncoder,
+    DualEncoder,
+    KnowledgeGraph,
+    PooledEncoder,
+    RotatE,
+    TopK,
+    TransE,
+    tune,
+)
 from cascader.graph import Queries
 from cascader.tuning.calibration import calibrate
 
@@ -35,7 +47,7 @@ def kg():
 
 
 @pytest.fixture(scope="module")
-def models(kg, tiny_model):
+def models(kg, tiny_model, three_layers):
     kge = ComplEx(dim=4, epochs=4, relation_weight=0.5).fit(kg)
     small = {"base": tiny_model, "hidden": 8, "dim": 4}
     return {
@@ -46,16 +58,17 @@ def models(kg, tiny_model):
         "dual": DualEncoder(epochs=6, **small).fit(kg, earlier=kge),
         "dual_members": DualEncoder(epochs=5, ensemble_size=2, **small).fit(kg),
         "dual_star": DualEncoder(base=tiny_model, epochs=3, objective="star", trainable_layers=1).fit(kg),
-        "cross_split_1": CrossEncoder(base=tiny_model, split_layer=1, rounds=4, valid_every=2).fit(kg, earlier=kge),
+        "pooled": PooledEncoder(base=tiny_model, rounds=4, valid_every=2).fit(kg, earlier=kge),
+        "pooled_matched": PooledEncoder(base=tiny_model, rounds=2, pretraining_epochs=2).fit(kg),
+        "cross_split_1": CrossEncoder(base=three_layers, split_layer=1, rounds=4, valid_every=2).fit(kg, earlier=kge),
         "cross_split_0": CrossEncoder(base=tiny_model, split_layer=0, rounds=2).fit(kg, earlier=kge),
-        "cross_kg_bert": CrossEncoder(base=tiny_model, split_layer=1, rounds=2, objective="kg-bert").fit(kg),
-        "cross_matched": CrossEncoder(base=tiny_model, split_layer=1, rounds=2, pretraining_epochs=2).fit(kg),
+        "cross_kg_bert": CrossEncoder(base=three_layers, split_layer=1, rounds=2, objective="kg-bert").fit(kg),
     }
 
 
 @pytest.fixture(scope="module")
 def tuned(kg, models):
-    return tune(Cascade(models["complex"]).then(models["dual"]).then(models["cross_split_1"], keep=TopK(3)), kg)
+    return tune(Cascade(models["complex"]).then(models["dual"]).then(models["pooled"], keep=TopK(3)), kg)
 
 
 def record(name, found):
@@ -80,7 +93,7 @@ def check(name, found):
     [
         name
         for name in RECORD["arrays"]
-        if name.partition("_")[0] in ("complex", "rescal", "transe", "rotate", "dual", "cross")
+        if name.partition("_")[0] in ("complex", "rescal", "transe", "rotate", "dual", "pooled", "cross")
     ],
 )
 def test_a_tier_gives_the_recorded_scores(name, models, kg):

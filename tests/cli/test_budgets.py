@@ -25,7 +25,7 @@ def bare(tmp_path):
 def small(tiny_model):
     """Settings of all three tiers, such that a training takes a moment."""
     settings = ["epochs=20", "dim=8", f"dual.base={tiny_model}", "dual.epochs=10", f"cross.base={tiny_model}"]
-    settings += ["cross.split_layer=1", "cross.rounds=3", "cross.queries_per_round=8", "cross.valid_top_k=3"]
+    settings += ["cross.split_layer=0", "cross.rounds=3", "cross.queries_per_round=8", "cross.valid_top_k=3"]
     return setting_options(settings)
 
 

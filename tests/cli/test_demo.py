@@ -15,7 +15,7 @@ def quick_presets(tiny_model, monkeypatch):
         "dual": {"base": tiny_model, "epochs": 1},
         "cross": {
             "base": tiny_model,
-            "split_layer": 1,
+            "split_layer": 0,
             "rounds": 1,
             "queries_per_round": 16,
             "valid_triples": 5,

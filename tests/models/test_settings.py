@@ -14,8 +14,8 @@ from cascader.models.embeddings import ComplEx, EmbeddingSettings, RotatE, Trans
 from cascader.models.embeddings.embedding import EmbeddingOptions
 from cascader.models.plausibility import PlausibilityOptions, PlausibilitySettings
 from cascader.models.settings import PRESETS, Between, Settings, preset, read_presets
-from cascader.models.text import CrossSettings, DualEncoder, DualSettings
-from cascader.models.text.settings import CrossOptions, DualOptions
+from cascader.models.text import CrossSettings, DualEncoder, DualSettings, PooledSettings
+from cascader.models.text.settings import CrossOptions, DualOptions, PooledOptions
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ def test_help_shows_the_settings():
         (PlausibilityOptions, PlausibilitySettings),
         (DualOptions, DualSettings),
         (CrossOptions, CrossSettings),
+        (PooledOptions, PooledSettings),
     ],
 )
 def test_the_typed_keywords_are_the_settings(options, settings):

@@ -32,7 +32,7 @@ def kg() -> KnowledgeGraph:
 def tiers(kg, tiny_model):
     """The first and second score everyone, the third reads pairs."""
     embedding = ComplEx(dim=8, epochs=5).fit(kg)
-    cross = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=1).fit(kg)
+    cross = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=0).fit(kg)
     return {"kge": embedding, "frequency": Frequency().fit(kg), "cross": cross}
 
 

@@ -25,7 +25,7 @@ KILLS = 10
 
 @pytest.fixture(scope="module")
 def model(toy, tiny_model):
-    return CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=1).fit(toy)
+    return CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=0).fit(toy)
 
 
 @pytest.fixture(scope="module")

@@ -27,11 +27,11 @@ def kg():
 
 
 @pytest.fixture(scope="module")
-def tiers(kg, tiny_model):
+def tiers(kg, tiny_model, three_layers):
     return {
         "kge": ComplEx(dim=4, epochs=2).fit(kg),
         "dual": DualEncoder(base=tiny_model, epochs=2, dim=4).fit(kg),
-        "cross": CrossEncoder(base=tiny_model, split_layer=1, rounds=1, queries_per_round=8).fit(
+        "cross": CrossEncoder(base=three_layers, split_layer=1, rounds=1, queries_per_round=8).fit(
             kg, earlier=ComplEx(dim=4, epochs=2).fit(kg)
         ),
     }

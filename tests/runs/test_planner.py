@@ -106,7 +106,7 @@ def settings(tiny_model):
     return {
         "kge": {"dim": 4, "epochs": 8, "valid_every": 2},
         "dual": {"base": tiny_model, "epochs": 6},
-        "cross": {"base": tiny_model, "split_layer": 1, "rounds": 4, "queries_per_round": 32, "valid_top_k": 3},
+        "cross": {"base": tiny_model, "split_layer": 0, "rounds": 4, "queries_per_round": 32, "valid_top_k": 3},
     }
 
 

@@ -46,7 +46,7 @@ def words_folder(tmp_path_factory, tiny_model) -> Path:
         kg, folder = words_graph(), tmp_path_factory.mktemp("runs") / "words"
         kge = ComplEx(dim=8, epochs=5).fit(kg)
         dual = DualEncoder(base=tiny_model, epochs=2, dim=4, max_tokens=40).fit(kg)
-        cross = CrossEncoder(base=tiny_model, split_layer=1, rounds=1, queries_per_round=8, max_tokens=40)
+        cross = CrossEncoder(base=tiny_model, split_layer=0, rounds=1, queries_per_round=8, max_tokens=40)
         run = cascader.save_run(folder, kg, {"kge": kge, "dual": dual, "cross": cross.fit(kg, earlier=kge)})
         run.tuned()
         accept_every_gain(folder)

@@ -1,5 +1,6 @@
 """The cross encoder: both objectives, split anywhere, resuming, keeping, and only what it is asked for is read."""
 
+import json
 from typing import ClassVar
 
 import numpy as np
@@ -8,26 +9,26 @@ import torch
 
 from cascader.cascade import Cascade, TopK
 from cascader.errors import DataError, NotFittedError, SettingsError
-from cascader.graph import Candidates, KnowledgeGraph, Queries
+from cascader.graph import Candidates, Entity, KnowledgeGraph, Queries, Relation
 from cascader.models import Frequency
-from cascader.models.text import CrossEncoder
+from cascader.models.registry import load_model
+from cascader.models.text import CrossEncoder, PooledEncoder
 from cascader.models.text.base_model import load_base_model
-from cascader.models.text.heads import PairHead
+from cascader.models.text.pairs import PairHead
 from cascader.models.text.precision import Int8Layers, UpperLayers, in_int8
-from cascader.models.training import Int8Check
+from cascader.models.training import CHECKPOINT, Checkpoint, Int8Check
 from tests.contracts import ModelContract
 from tests.models.embeddings.test_training import line
 
 KINDS = {
     "listwise, split in the middle": {"split_layer": 1},
-    "listwise, texts matched first": {"split_layer": 1, "pretraining_epochs": 2},
     "listwise, a whole cross encoder": {"split_layer": 0},
     "kg-bert": {"objective": "kg-bert", "split_layer": 0, "negatives": 2},
 }
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=list(KINDS))
-def kind(request, tiny_model):
+def kind(request, three_layers):
     small = {
         "rounds": 2,
         "queries_per_round": 8,
@@ -36,7 +37,7 @@ def kind(request, tiny_model):
         "valid_top_k": 3,
         "hard_negative_pool": 4,
     }
-    return {"base": tiny_model, **small, **KINDS[request.param]}
+    return {"base": three_layers, **small, **KINDS[request.param]}
 
 
 class TestAsAModel(ModelContract):
@@ -65,11 +66,11 @@ class Counted:
 
 
 @pytest.mark.parametrize("settings", [{"split_layer": 1}, {"split_layer": 0}, {"objective": "kg-bert"}])
-def test_it_learns_which_texts_can_be_answers(tiny_model, settings):
+def test_it_learns_which_texts_can_be_answers(three_layers, settings):
     rows = [(f"abc {a}", "likes", f"xyz {b}") for a in "abcdefgh" for b in "uvw"]
     kg = KnowledgeGraph.from_triples(rows, name="likes")
-    sizes = {"rounds": 12, "queries_per_round": 64, "learning_rate": 2e-3, **{"split_layer": 0, **settings}}
-    model = CrossEncoder(base=tiny_model, **sizes).fit(kg)
+    sizes = {"rounds": 36, "queries_per_round": 64, "learning_rate": 2e-3, **{"split_layer": 0, **settings}}
+    model = CrossEncoder(base=three_layers, **sizes).fit(kg)
     assert model.history_.losses[-1] < 0.6 * model.history_.losses[0]
     scores = model.score_all(kg.query("abc a", "likes"))[0]
     is_answer = np.array([entity.id.startswith("xyz") for entity in kg.entities])
@@ -96,8 +97,8 @@ def test_a_dry_run_leaves_a_model_that_scores(toy, kind):
     assert np.isfinite(model.score_all(toy.query("aspirin", "treats"))).all()
 
 
-def test_in_a_cascade_only_what_survives_is_read_and_identical_pairs_once(toy, tiny_model):
-    model = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=8, split_layer=1).fit(toy)
+def test_in_a_cascade_only_what_survives_is_read_and_identical_pairs_once(toy, three_layers):
+    model = CrossEncoder(base=three_layers, rounds=1, queries_per_round=8, split_layer=1).fit(toy)
     first, known = Frequency().fit(toy), toy.known(("train",))
     queries = Queries.from_triples(toy.triples()).with_known(known)
     counted = Counted(model)
@@ -116,16 +117,6 @@ def test_in_a_cascade_only_what_survives_is_read_and_identical_pairs_once(toy, t
         order = kept[row][np.argsort(-scores[row][kept[row]], kind="stable")]
         alone = model.score(queries[row : row + 1], Candidates.from_lists([order.tolist()]))
         assert (np.diff(alone) <= 1e-5).all()
-
-
-def test_where_a_text_is_looked_at_once_the_first_pair_that_shares_it_pays(toy, tiny_model):
-    shallow, whole = (CrossEncoder(base=tiny_model, rounds=1, split_layer=split).fit(toy) for split in (1, 0))
-    query = Queries.from_triples(toy.train)[:1]
-    asked, candidates = query[np.array([0, 0])], Candidates.from_lists([[1, 2], [2, 1]])
-    lengths = shallow._encoder.texts.entities.counts
-    anchor = lengths[query.anchors[0]]
-    assert shallow.token_counts(asked, candidates).tolist() == [anchor + lengths[1], lengths[2], 0, 0]
-    assert len(set(whole.token_counts(asked, candidates)[[0, 3]])) == 1  # each pair is read anew
 
 
 def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_path):
@@ -171,7 +162,7 @@ class TestPrecision:
         assert isinstance(loaded._layers, Int8Layers) is is_used
         np.testing.assert_allclose(loaded.score_all(queries), model.score_all(queries), rtol=1e-4, atol=1e-5)
 
-    @pytest.mark.parametrize("split", [3, 5])
+    @pytest.mark.parametrize("split", [3, 4])
     def test_eight_bits_of_the_default_model_order_inputs_as_all_bits_do(self, split):
         base = load_base_model()
         torch.manual_seed(0)
@@ -182,11 +173,6 @@ class TestPrecision:
             exact = layers(states, mask)
         rough = in_int8(layers, base.width)(states, mask)
         assert np.corrcoef(rough, exact)[0, 1] > 0.95
-
-    def test_where_one_layer_sees_the_pair_eight_bits_are_not_even_tried(self, toy, tiny_model):
-        settings = {**self.SMALL, "split_layer": 1, "precision": "int8"}
-        model = CrossEncoder(base=tiny_model, **settings).fit(toy, earlier=Frequency().fit(toy))
-        assert model.history_.int8 is None
 
     def test_eight_bits_are_not_used_where_nothing_can_be_checked(self, toy, tiny_model):
         model = CrossEncoder(base=tiny_model, precision="int8", **self.SMALL).fit(toy)
@@ -212,15 +198,66 @@ class TestBadInput:
         with pytest.raises(SettingsError, match="objective is 'pointwise', expected one of: listwise, kg-bert"):
             CrossEncoder(objective="pointwise")
 
-    def test_a_layer_that_there_is_not(self, toy, tiny_model):
-        with pytest.raises(SettingsError, match="has 2 layers. Choose from 0 to 2"):
-            CrossEncoder(base=tiny_model, split_layer=3).fit(toy)
+    @pytest.mark.parametrize("split", [2, 3, 9])
+    def test_a_split_that_leaves_fewer_than_two_layers_to_the_pair(self, toy, three_layers, split):
+        sentence = rf"split_layer is {split}, but .* has 3 layers: .*Choose a split_layer from 0 to 1, or a pooled"
+        with pytest.raises(SettingsError, match=sentence):
+            CrossEncoder(base=three_layers, split_layer=split).fit(toy)
+
+    def test_a_saved_model_from_when_the_pooled_encoder_was_called_cross(self, toy, tiny_model, tmp_path):
+        PooledEncoder(base=tiny_model, rounds=1, queries_per_round=4).fit(toy).save(tmp_path)
+        saved = json.loads((tmp_path / "model.json").read_text())
+        saved["settings"] |= {"split_layer": 5, "precision": "float32"}
+        (tmp_path / "model.json").write_text(json.dumps({**saved, "model": "cross"}))
+        with pytest.raises(DataError, match="when the pooled encoder was still called a cross encoder, and split at l"):
+            load_model(tmp_path, toy)
+
+    def test_a_checkpoint_from_then_is_refused_and_left_as_it_is(self, toy, three_layers, tmp_path):
+        old = Checkpoint(tmp_path / CHECKPOINT, {"model": "cross", "split_layer": 5, "pretraining_epochs": 0})
+        old.save({"weights/x": torch.ones(2)}, {})
+        before = (tmp_path / CHECKPOINT).read_bytes()
+        with pytest.raises(DataError, match=r"checkpoint.safetensors was written when the pooled .* It is left as it"):
+            CrossEncoder(base=three_layers, split_layer=1, rounds=1).fit(toy, folder=tmp_path)
+        assert (tmp_path / CHECKPOINT).read_bytes() == before
 
     def test_asked_before_it_is_fitted(self, toy):
         with pytest.raises(NotFittedError, match=r"has not been fitted. Call fit\(kg\)"):
             CrossEncoder().score(Queries.from_triples(toy.train), Candidates.from_lists([[0]] * 2 * len(toy.train)))
 
     def test_one_of_another_graph(self, toy, tiny_model, tmp_path):
-        CrossEncoder(base=tiny_model, rounds=1, queries_per_round=4, split_layer=1).fit(toy).save(tmp_path)
+        CrossEncoder(base=tiny_model, rounds=1, queries_per_round=4, split_layer=0).fit(toy).save(tmp_path)
         with pytest.raises(DataError, match="It was trained on another graph"):
             CrossEncoder.load(tmp_path, line())
+
+    def test_a_text_of_no_words_is_read_as_an_empty_one(self, three_layers):
+        model, kg = self.fitted(three_layers, "", "\u2026 \u2014")
+        assert np.isfinite(model.score_all(kg.query("a0", "likes"))).all()
+
+    def test_a_text_of_ten_thousand_words_is_read_as_far_as_max_tokens(self, three_layers):
+        model, kg = self.fitted(three_layers, " ".join(["long"] * 10_000), "short")
+        assert model._encoder.texts.entities.counts.max() == 8
+        assert np.isfinite(model.score_all(kg.query("a0", "likes"))).all()
+
+    @staticmethod
+    def fitted(base, *descriptions):
+        entities = tuple(Entity(f"a{i}", f"thing {i}" if text else "", text) for i, text in enumerate(descriptions * 3))
+        triples = np.array([[i, 0, (i + 1) % len(entities)] for i in range(len(entities))], dtype=np.int32)
+        kg = KnowledgeGraph("words", entities, (Relation("likes", "likes"),), triples, triples[:0], triples[:0])
+        return CrossEncoder(base=base, rounds=1, split_layer=1, max_tokens=8).fit(kg), kg
+
+    def test_texts_in_a_script_that_the_tokenizer_does_not_know(self, three_layers):
+        names = ["\u2d30\u2d4e\u2d30\u2d63", "\u2d49\u2d56\u2d30\u2d4e", "\u2d30\u2d63\u2d49\u2d56"]
+        kg = KnowledgeGraph.from_triples(
+            [(names[0], "likes", names[1]), (names[1], "likes", names[2])], name="tifinagh"
+        )
+        with pytest.raises(
+            DataError, match="does not know the script of 3 of the 3 texts of tifinagh, such as '\u2d30"
+        ):
+            CrossEncoder(base=three_layers, split_layer=1).fit(kg)
+
+    def test_a_pair_that_is_longer_than_the_whole_model_can_read(self, three_layers):
+        kg = KnowledgeGraph.from_triples([(letter * 60, "likes", "xyz") for letter in "abc"], name="long")
+        with pytest.raises(
+            SettingsError, match="is 0, so .* of up to .* tokens, but .* reads 128 at most. Lower max_tok"
+        ):
+            CrossEncoder(base=three_layers, split_layer=0, max_tokens=90).fit(kg)

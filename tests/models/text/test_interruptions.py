@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from cascader.graph import KnowledgeGraph
 from cascader.models import Frequency
-from cascader.models.text import CrossEncoder, DualEncoder
+from cascader.models.text import CrossEncoder, DualEncoder, PooledEncoder
 
 ROOT = Path(__file__).parents[3]
 DUAL = {"dim": 8, "hidden": 16, "batch_size": 4, "valid_every": 5, "patience": 10**6}
@@ -28,10 +28,11 @@ CROSS = {
 TIERS = {
     "contrastive": (DualEncoder, {**DUAL, "trainable_layers": 1, "hard_negatives": 2, "negatives": 4}),
     "star": (DualEncoder, {**DUAL, "objective": "star", "trainable_layers": 2, "negatives": 4}),
-    "listwise": (CrossEncoder, {**CROSS, "split_layer": 1}),
+    "pooled": (PooledEncoder, {**CROSS, "pretraining_epochs": 1}),
+    "listwise": (CrossEncoder, {**CROSS, "split_layer": 0}),
     "kg-bert": (CrossEncoder, {**CROSS, "objective": "kg-bert", "split_layer": 0, "negatives": 2}),
 }
-LENGTH = {DualEncoder: "epochs", CrossEncoder: "rounds"}
+LENGTH = {DualEncoder: "epochs", PooledEncoder: "rounds", CrossEncoder: "rounds"}
 
 #: Trains tier after tier in children, each of them killed during an epoch, a validation or a checkpoint.
 KILLED = """

@@ -128,34 +128,3 @@ class TestBadInput:
     def test_a_split_that_there_is_not(self, base):
         with pytest.raises(SettingsError, match="has 2 layers. Choose from 0 to 2"):
             FrozenLayers(base, 5)
-
-
-def test_factored_attention_gives_what_the_whole_layer_gives(base):
-    from cascader.models.text.pairs import PairEncoder, Pairs
-
-    texts = GraphTexts(
-        Tokens.of(["a b c", "d", "e f g h", ""], base, 99), Tokens.of(["r s", "reverse of r s"], base, 99)
-    )
-    encoder = PairEncoder(base, texts, split=1).eval()
-    with torch.no_grad():
-        encoder.segment_embeddings.normal_()
-    pairs = Pairs(np.array([0, 0, 1, 1, 0]), np.array([0, 0, 2, 3, 1]), np.array([1, 2, 0, 0, 1]))
-    assert encoder.has_single_joint_layer
-    with torch.inference_mode():
-        expected = encode_cls(encoder.upper, *encoder.lower(pairs))
-        torch.testing.assert_close(encoder(pairs)[:, : base.width], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_factored_attention_has_the_gradients_of_the_whole_layer(base):
-    from cascader.models.text.pairs import PairEncoder, Pairs
-
-    texts = GraphTexts(Tokens.of(["a b c", "d", "e f g h"], base, 99), Tokens.of(["r", "reverse of r"], base, 99))
-    encoder = PairEncoder(base, texts, split=1).eval()
-    pairs = Pairs(np.array([0, 1, 1]), np.array([0, 0, 2]), np.array([1, 2, 0]))
-    gradients = []
-    for read in (encoder(pairs)[:, : base.width], encode_cls(encoder.upper, *encoder.lower(pairs))):
-        encoder.zero_grad()
-        (read**2).sum().backward()
-        gradients.append([parameter.grad.clone() for parameter in encoder.parameters() if parameter.grad is not None])
-    for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)

@@ -18,6 +18,7 @@ from cascader.models.rules import Rules
 from cascader.models.similarity import Similarity
 from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.serve import create_app
+from tests.conftest import accept_every_gain
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 HOSTILE = "<img src=x onerror='wasRun=1'>"  # short: the language models read only the beginning of a text
@@ -50,8 +51,11 @@ def drugs_run(tmp_path_factory, tiny_model):
     kg, folder = drugs(), tmp_path_factory.mktemp("page") / "run"
     kge = ComplEx(dim=4, epochs=2).fit(kg)
     dual = DualEncoder(base=tiny_model, dim=8, hidden=16, epochs=30, learning_rate=0.01).fit(kg)
-    cross = CrossEncoder(base=tiny_model, rounds=1, queries_per_round=32, split_layer=1).fit(kg)
+    cross = CrossEncoder(base=tiny_model, split_layer=0, rounds=5, queries_per_round=64, learning_rate=1e-3).fit(kg)
     run = cascader.save_run(folder, kg, {"kge": kge, "dual": dual, "cross": cross})
+    run.tuned()
+    accept_every_gain(folder)
+    run = cascader.load_run(folder)
     (folder / "report").mkdir()
     (folder / "report" / "report.html").write_text("<!DOCTYPE html><title>Report: drugs</title>")
     return run

@@ -2,6 +2,14 @@
 
 from cascader.models.text.cross_encoder import CrossEncoder
 from cascader.models.text.dual_encoder import DualEncoder
-from cascader.models.text.settings import CrossSettings, DualSettings
+from cascader.models.text.pooled_encoder import PooledEncoder
+from cascader.models.text.settings import CrossSettings, DualSettings, PooledSettings
 
-__all__ = ["CrossEncoder", "CrossSettings", "DualEncoder", "DualSettings"]
+__all__ = [
+    "CrossEncoder",
+    "CrossSettings",
+    "DualEncoder",
+    "DualSettings",
+    "PooledEncoder",
+    "PooledSettings",
+]

@@ -39,26 +39,26 @@ class BlankEncoder(TextEncoder):
     def _read(self, tokens: Tokens) -> States:
         has_upper = len(self.upper) > 0
         missing = np.arange(len(tokens)) if has_upper else self._store().missing(tokens.keys("mean"))
-        self.reading_seconds += _seconds_to_read(self._lower, tokens.take(missing))
+        self.reading_seconds += seconds_to_read(self._lower, tokens.take(missing))
         lengths = tokens.counts + 2 if has_upper else np.ones(len(tokens), dtype=np.int64)
         offsets = offsets_of(lengths)
         return States(offsets, torch.rand(int(offsets[-1]), self.base.width))
 
 
-def leave_blank(encoder: PairEncoder, base: BaseModel, split: int) -> float:
+def leave_blank(encoder: PairEncoder, base: BaseModel) -> float:
     """Give a pair encoder random states, and return how long it would take to read all texts, one by one."""
-    if split == 0:
+    if encoder.split == 0:
         return 0.0
-    lower, texts = FrozenLayers(base, split), encoder.texts
+    lower, texts = FrozenLayers(base, encoder.split), encoder.texts
     blank = {
         name: torch.rand(int((tokens.counts + 2).sum()), base.width).half()
         for name, tokens in (("relations", texts.relations), ("entities", texts.entities))
     }
     encoder.take_states(blank)
-    return _seconds_to_read(lower, texts.relations, 1) + _seconds_to_read(lower, texts.entities, 1)
+    return seconds_to_read(lower, texts.relations, 1) + seconds_to_read(lower, texts.entities, 1)
 
 
-def _seconds_to_read(lower: FrozenLayers, tokens: Tokens, batch_tokens: int = TOKENS_AT_ONCE) -> float:
+def seconds_to_read(lower: FrozenLayers, tokens: Tokens, batch_tokens: int = TOKENS_AT_ONCE) -> float:
     """How long it would take to read all texts, from some of every length."""
     if len(tokens) == 0:
         return 0.0

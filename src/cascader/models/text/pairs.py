@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from cascader.errors import SettingsError
 from cascader.graph import Candidates, IntArray, Queries
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.joint_layers import JoinedPairs, encode_pairs
-from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, attend_once, join, merge
+from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, join
 from cascader.models.text.text_model import GraphTexts, Tokens
 
 _SEGMENTS = 3
@@ -47,6 +48,27 @@ class Pairs:
         return Pairs(*found), place_of.reshape(-1)
 
 
+class PairHead(nn.Module):
+    """From the state of [CLS] to a score, as in BERT's own classifiers, and to a relation, for KG-BERT's loss."""
+
+    def __init__(self, width: int, relation_count: int) -> None:
+        super().__init__()
+        self._width = width
+        self.pooler = nn.Linear(width, width)
+        self.classifier = nn.Linear(width, 1)
+        self.relation_classifier = nn.Linear(width, 2 * relation_count)
+
+    def forward(self, read: Tensor) -> Tensor:
+        """Scores; shape (pairs,)."""
+        scores: Tensor = self.classifier(self.pooled(read))[:, 0]
+        return scores
+
+    def pooled(self, read: Tensor) -> Tensor:
+        """The input of both classifiers, from the state of [CLS]; shape (pairs, width)."""
+        pooled: Tensor = self.pooler(read[:, : self._width]).tanh()
+        return pooled
+
+
 class PairEncoder(nn.Module):
     """Reads pairs with a pretrained model that is split at a layer.
 
@@ -57,8 +79,10 @@ class PairEncoder(nn.Module):
 
     def __init__(self, base: BaseModel, texts: GraphTexts, split: int) -> None:
         super().__init__()
+        if split == 0:
+            _check_length(base, texts)
         lower = FrozenLayers(base, split)
-        self._base, self.texts, self._split, self.width = base, texts, split, base.width
+        self._base, self.texts, self.split, self.width = base, texts, split, base.width
         self.upper = base.layers[split:]
         for parameter in base.encoder.parameters():
             parameter.requires_grad_(False)
@@ -76,7 +100,7 @@ class PairEncoder(nn.Module):
 
     def read_all(self) -> list[Tensor]:
         """Read all texts with the lower layers now, rather than when each is first needed: relations, then entities."""
-        texts = (self.texts.relations, self.texts.entities) if self._split else ()
+        texts = (self.texts.relations, self.texts.entities) if self.split else ()
         return [cache.of(np.arange(len(some))).rows for some, cache in zip(texts, self._states, strict=False)]
 
     def states(self) -> dict[str, Tensor]:
@@ -91,72 +115,23 @@ class PairEncoder(nn.Module):
 
     def lengths(self, pairs: Pairs) -> IntArray:
         """How many tokens each pair has; shape (pairs,)."""
-        special = 2 * _SEGMENTS if self._split else _SEGMENTS + 1  # tokens such as [CLS]
+        special = 2 * _SEGMENTS if self.split else _SEGMENTS + 1  # tokens such as [CLS]
         relations, entities = self.texts.relations.counts, self.texts.entities.counts
         anchors = self._anchor_texts.counts[pairs.anchors]
         return relations[pairs.relations] + anchors + entities[pairs.candidates] + special
 
-    def new_lengths(self, pairs: Pairs) -> IntArray:
-        """How many tokens each pair adds to those that the pairs before it have attended to; shape (pairs,)."""
-        tokens = np.zeros(len(pairs), dtype=np.int64)
-        of_anchors, of_candidates = self._anchor_texts.counts, self.texts.entities.counts
-        for texts, counts in ((pairs.anchors, of_anchors), (pairs.candidates, of_candidates)):
-            _, firsts = np.unique(np.stack([pairs.relations, texts]), axis=1, return_index=True)
-            tokens[firsts] += counts[texts[firsts]]
-        return tokens
-
-    @property
-    def has_single_joint_layer(self) -> bool:
-        """Whether a single layer sees the pair: then its attention factors, and a pair costs next to nothing."""
-        return self._split > 0 and len(self.upper) == 1
-
     def forward(self, pairs: Pairs) -> Tensor:
-        """The state of [CLS] after all layers; shape (pairs, width).
-
-        If a single layer sees the pair, the state of [CLS] before that layer and its attention contexts from the anchor
-        and the candidate are appended; shape (pairs, 4 · width).
-        """
-        if self.has_single_joint_layer:
-            return self._factored(pairs)
+        """The state of [CLS] after all layers; shape (pairs, width)."""
         return encode_pairs(self.upper, self._joined(pairs))
 
     def _joined(self, pairs: Pairs) -> JoinedPairs:
-        if self._split == 0:
+        if self.split == 0:
             return JoinedPairs.whole(*self._embedded(pairs))
         return JoinedPairs.of(self._segments(pairs), self.segment_embeddings)
 
-    def _factored(self, pairs: Pairs) -> Tensor:
-        """The same with factored attention: [CLS] is the relation's, so each text is looked up once per relation."""
-        segments = self._segments(pairs)
-        relations, _ = segments[0]
-        starts = torch.from_numpy(relations.offsets[pairs.relations])
-        cls = relations.rows[starts].float() + self.segment_embeddings[0]
-        partial = []
-        for segment, (states, texts) in zip(self.segment_embeddings, segments, strict=True):
-            keys = np.stack([pairs.relations, texts])
-            lookups, place, lookup_of = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-            asking = cls.index_select(0, torch.from_numpy(place))
-            found = attend_once(self.upper[0], asking, states, lookups[1], segment)
-            partial.append(found.of(torch.from_numpy(lookup_of.reshape(-1))))
-        contexts = [segment.context.flatten(1) for segment in partial[1:]]
-        return torch.cat([merge(self.upper[0], cls, partial), cls, *contexts], dim=1)
-
-    @torch.no_grad()
-    def contexts(self, relation: int, entities: IntArray) -> tuple[Tensor, Tensor]:
-        """The [CLS] of a relation, (width,), and its attention context from each entity, (entities, width).
-
-        With the current weights, without dropout, and only if a single layer sees the pair.
-        """
-        relations, states = self._states[0].of(np.array([relation])), self._states[1].of(entities)
-        cls = relations.rows[relations.offsets[relation]].float() + self.segment_embeddings[0]
-        asking, was_training = cls.expand(len(entities), -1), self.training
-        found = attend_once(self.eval().upper[0], asking, states, entities, self.segment_embeddings[2])
-        self.train(was_training)
-        return cls, found.context.flatten(1)
-
     def lower(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The input of the upper layers with padding, (pairs, tokens, width), and the mask of the tokens."""
-        if self._split == 0:
+        if self.split == 0:
             return self._embedded(pairs)
         states, mask, numbers = join(self._segments(pairs))
         # embedding(), not indexing: its gradient is summed in a fixed order, so a resumed training is the same.
@@ -190,3 +165,14 @@ class PairEncoder(nn.Module):
             types[row, len(question) : len(ids)] = 1
             mask[row, : len(ids)] = True
         return torch.from_numpy(tokens), torch.from_numpy(types), torch.from_numpy(mask)
+
+
+def _check_length(base: BaseModel, texts: GraphTexts) -> None:
+    """Refuse pairs that are longer than the texts that the whole model can read."""
+    relation, entity = (int(some.counts.max(initial=0)) for some in (texts.relations, texts.entities))
+    longest = relation + 2 * entity + _SEGMENTS + 1
+    if longest > base.token_limit:
+        raise SettingsError(
+            f"split_layer is 0, so a question and a candidate are read as one text of up to {longest:,} tokens, but "
+            f"{base.name} reads {base.token_limit} at most. Lower max_tokens, or set split_layer to 1 or more."
+        )

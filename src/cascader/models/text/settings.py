@@ -1,4 +1,4 @@
-"""The settings of the dual encoder's and the cross encoder's training."""
+"""The settings of the models that read texts: the dual, the pooled and the cross encoder."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypedDict
@@ -70,15 +70,11 @@ class DualOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class CrossSettings(Settings):
-    """All settings of a cross encoder; the defaults suit two CPU cores."""
+class PairSettings(Settings):
+    """What the cross encoder and the pooled encoder share: both learn from pairs."""
 
     base: str = DEFAULT_BASE  #: a pretrained model: the default one, a folder, or a model on the Hugging Face Hub
-    objective: CrossObjective = "listwise"
     max_tokens: Annotated[int, Between(1, 100_000)] = 32  #: of an entity's text; relations are never truncated
-    split_layer: Annotated[int, Between(0, 1000)] = 3  #: layers that read each text alone, once; those above see pairs
-    #: Passes over train to learn which texts match, before any pair is read; only if one layer sees the pair.
-    pretraining_epochs: Annotated[int, Between(0, 100_000)] = 0
     negatives: Annotated[int, Between(1, 10_000)] = 3  #: per query
     random_negatives: Annotated[int, Between(0, 10_000)] = 1  #: how many of them are random; the others are hard
     hard_negative_pool: Annotated[int, Between(0, 100_000)] = 50  #: top entities of the earlier tier to draw them from
@@ -91,19 +87,32 @@ class CrossSettings(Settings):
     patience: Annotated[int, Between(1, 1_000_000)] = 3  #: validations without improvement before training stops
     valid_triples: Annotated[int, Between(1, 10_000_000)] = 200  #: whose two sides are reranked in a validation
     valid_top_k: Annotated[int, Between(1, 1_000_000)] = 30  #: candidates of the earlier tier that are reranked in one
-    batch_tokens: Annotated[int, Between(1, 100_000_000)] = 8192  #: of a batch when scoring
-    precision: Precision = "float32"  #: when scoring; int8 only if a check on valid finds next to no difference
     seed: Annotated[int, Between(0, 2**31 - 1)] = 0
 
 
-class CrossOptions(TypedDict, total=False):
-    """The same settings as keywords, for type checkers and editors."""
+@dataclass(frozen=True)
+class CrossSettings(PairSettings):
+    """All settings of a cross encoder; the defaults suit two CPU cores."""
+
+    objective: CrossObjective = "listwise"
+    #: Layers that read each text alone, once; at least two must be left above, to see pairs.
+    split_layer: Annotated[int, Between(0, 1000)] = 3
+    batch_tokens: Annotated[int, Between(1, 100_000_000)] = 8192  #: of a batch when scoring
+    precision: Precision = "float32"  #: when scoring; int8 only if a check on valid finds next to no difference
+
+
+@dataclass(frozen=True)
+class PooledSettings(PairSettings):
+    """All settings of a pooled encoder; the defaults suit two CPU cores."""
+
+    pretraining_epochs: Annotated[int, Between(0, 100_000)] = 0  #: to learn which texts match, before any pair is read
+
+
+class PairOptions(TypedDict, total=False):
+    """The settings of both as keywords, for type checkers and editors."""
 
     base: str
-    objective: CrossObjective
     max_tokens: int
-    split_layer: int
-    pretraining_epochs: int
     negatives: int
     random_negatives: int
     hard_negative_pool: int
@@ -116,6 +125,19 @@ class CrossOptions(TypedDict, total=False):
     patience: int
     valid_triples: int
     valid_top_k: int
+    seed: int
+
+
+class CrossOptions(PairOptions, total=False):
+    """Those of the cross encoder."""
+
+    objective: CrossObjective
+    split_layer: int
     batch_tokens: int
     precision: Precision
-    seed: int
+
+
+class PooledOptions(PairOptions, total=False):
+    """Those of the pooled encoder."""
+
+    pretraining_epochs: int

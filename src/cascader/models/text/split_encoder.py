@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 
 from cascader.errors import SettingsError
 from cascader.graph import IntArray
@@ -191,71 +191,3 @@ def padded(offsets: IntArray, texts: IntArray, longest: int) -> tuple[IntArray, 
     from_flat = np.repeat(offsets[texts], counts) + within
     to_block = np.repeat(np.arange(len(texts)) * longest, counts) + within
     return from_flat, to_block
-
-
-_ATTENDED_AT_ONCE = 8192
-
-
-@dataclass(frozen=True, eq=False)
-class PartialAttention:
-    """The attention of [CLS] over single segments, one lookup each.
-
-    If only one layer lies above the split, and only the state of [CLS] is needed after it, then the attention of [CLS]
-    factors over the segments of the input: its context from a segment depends on that segment and on [CLS] alone. So
-    each segment is attended to once for each [CLS], and a pair only costs merging three contexts. The result is that of
-    the layer itself, up to rounding.
-    """
-
-    log_mass: Tensor  # (lookups, heads) the logsumexp of the attention logits
-    context: Tensor  # (lookups, heads, width of a head) the attention-weighted mean of the values
-
-    def of(self, lookups: Tensor) -> "PartialAttention":
-        """Some of the lookups, in the order given."""
-        return PartialAttention(self.log_mass.index_select(0, lookups), self.context.index_select(0, lookups))
-
-
-def attend_once(layer: Layer, cls: Tensor, states: States, texts: IntArray, segment: Tensor) -> PartialAttention:
-    """Attend from each [CLS], whose states are (lookups, width), to one of `texts`.
-
-    `layer` is of the BERT family; `segment` is the embedding that is added to each token of the texts.
-    """
-    attention = layer.attention.self
-    queries = attention.query(cls).unflatten(1, (attention.num_attention_heads, -1))  # (lookups, heads, ·)
-    order, found = [], []
-    for places in token_batches(states.counts[texts], _ATTENDED_AT_ONCE):
-        order.append(places)
-        found.append(_attend_once(layer, queries[torch.from_numpy(places)], states, texts[places], segment))
-    back = torch.from_numpy(np.argsort(np.concatenate(order)))
-    together = PartialAttention(
-        torch.cat([each.log_mass for each in found]), torch.cat([each.context for each in found])
-    )
-    return together.of(back)
-
-
-def _attend_once(layer: Layer, queries: Tensor, states: States, texts: IntArray, segment: Tensor) -> PartialAttention:
-    attention, heads = layer.attention.self, queries.shape[1]
-    counts = states.counts[texts]
-    longest = int(counts.max())
-    from_flat, to_block = padded(states.offsets, texts, longest)
-    tokens = states.rows[torch.from_numpy(from_flat)].float() + segment
-    keys, values = (project(tokens).unflatten(1, (heads, -1)) for project in (attention.key, attention.value))
-    lookups = torch.from_numpy(np.repeat(np.arange(len(texts)), counts))
-    logits = (queries.index_select(0, lookups) * keys).sum(dim=2) * attention.scaling  # (tokens, heads)
-    block = torch.full((len(texts) * longest, heads), -torch.inf).index_copy(0, torch.from_numpy(to_block), logits)
-    log_mass = block.view(len(texts), longest, heads).logsumexp(dim=1)
-    weights = (logits - log_mass.index_select(0, lookups)).exp()
-    weights = dropout(weights, attention.dropout.p, attention.training)
-    context = torch.zeros(len(texts), *values.shape[1:]).index_add(0, lookups, weights[:, :, None] * values)
-    return PartialAttention(log_mass, context)
-
-
-def merge(layer: Layer, cls: Tensor, partial: list[PartialAttention]) -> Tensor:
-    """The state of [CLS] after the layer, (pairs, width), from its attention to each segment.
-
-    `cls` is its state before the layer, (pairs, width); every segment has one lookup for each pair.
-    """
-    shares = torch.stack([segment.log_mass for segment in partial]).softmax(dim=0)  # (segments, pairs, heads)
-    context = sum(share[:, :, None] * segment.context for share, segment in zip(shares, partial, strict=True))
-    attended = layer.attention.output(torch.as_tensor(context).flatten(1), cls)
-    after: Tensor = layer.output(layer.intermediate(attended), attended)
-    return after

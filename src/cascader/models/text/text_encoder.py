@@ -52,6 +52,11 @@ class TextEncoder(nn.Module):
         self._entities = self._read(texts.entities)
         self._relations = self._read(texts.relations)
 
+    @property
+    def states(self) -> States:
+        """The kept states of entities: those of their tokens, or whole vectors if no layer is trained."""
+        return self._entities
+
     def entities(self, places: Tensor) -> Tensor:
         """The vectors of entities; shape (places, width)."""
         return self._vectors(self._entities, places)

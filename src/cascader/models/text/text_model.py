@@ -1,4 +1,4 @@
-"""Models that read texts: every entity and relation tokenized once, and what the two encoders share."""
+"""Models that read texts: every entity and relation tokenized once, and what the encoders share."""
 
 import hashlib
 import re
@@ -15,12 +15,15 @@ from cascader.graph import Entity, IntArray, KnowledgeGraph
 from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.model import TrainedModel
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.settings import CrossSettings, DualSettings
+from cascader.models.text.settings import DualSettings, PairSettings
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
 #: A graph has texts if at least this share of its names are words, rather than ids such as Q42 or /m/027rn.
 _SPEAKING_SHARE = 0.05
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
+#: A text cannot be read if more than this share of its tokens are unknown, nor a graph with this share of such texts.
+_UNREADABLE_SHARE = 0.5
+_EXAMPLE = 40  # characters of a text in a message
 
 
 def text_of(entity: Entity) -> str:
@@ -129,9 +132,21 @@ class GraphTexts:
         phrases = [
             phrase_of(relation.name, predicts_tail) for predicts_tail in (True, False) for relation in kg.relations
         ]
-        return cls(
-            Tokens.of([text_of(entity) for entity in kg.entities], base, max_tokens),
-            Tokens.of(phrases, base, limit),
+        entities = Tokens.of([text_of(entity) for entity in kg.entities], base, max_tokens)
+        _check_script(kg, entities, base)
+        return cls(entities, Tokens.of(phrases, base, limit))
+
+
+def _check_script(kg: KnowledgeGraph, entities: Tokens, base: BaseModel) -> None:
+    """Refuse texts in a script that the tokenizer does not know: to the model, all of them would read the same."""
+    is_unknown = entities.ids == base.tokenizer.unk_token_id
+    of_token = np.repeat(np.arange(len(entities)), entities.counts)
+    unread = np.bincount(of_token, is_unknown, len(entities)) > _UNREADABLE_SHARE * entities.counts
+    if unread.sum() > _UNREADABLE_SHARE * len(entities):
+        example = text_of(kg.entities[int(np.flatnonzero(unread)[0])])[:_EXAMPLE]
+        raise DataError(
+            f"{base.name} does not know the script of {int(unread.sum()):,} of the {len(entities):,} texts of "
+            f"{kg.name}, such as {example!r}. Set base to a language model that reads it, or use tiers without texts."
         )
 
 
@@ -139,7 +154,7 @@ class TextModel(TrainedModel):
     """A model that reads the names and descriptions of entities."""
 
     needs_texts: ClassVar[bool] = True
-    settings: DualSettings | CrossSettings
+    settings: DualSettings | PairSettings
 
     def as_read(self, text: str) -> str:
         """The part of an entity's text that this model reads."""

@@ -1,9 +1,10 @@
-"""Train a cross encoder (Section 2.2 of the paper): golds against the negatives that the earlier tiers rank highest.
+"""Train a model that reads pairs (Section 2.2 of the paper): golds against what the earlier tiers rank highest.
 
 The listwise objective is ours; "kg-bert" is the paper's sum of three losses.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,30 +12,35 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid, relu
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
-from cascader.models.text.heads import PairHead
-from cascader.models.text.pairs import PairEncoder, Pairs
-from cascader.models.text.settings import CrossSettings
+from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
+from cascader.models.text.settings import CrossObjective, PairSettings
 from cascader.models.training.optimization import GradientTraining, hard_negatives, trainable_parameters
 from cascader.scoring.scorer import Scorer
 
 _KG_BERT_MARGIN = 1.0
 _KG_BERT_RELATION_WEIGHT = 0.25
+#: Steps until the learning rate is reached. It stays there: a decay would have to know how many rounds are to come.
+_WARM_UP = 50
+#: What the mean of the weights keeps of itself at each step: it is a mean over about a hundred.
+_KEPT = 0.99
+_CURRENT = "current/"
 
 
-class CrossTraining(GradientTraining):
+class PairTraining(GradientTraining):
     """The training of a pair encoder and its head; an epoch of the loop is a round of `queries_per_round`."""
 
     def __init__(
         self,
         encoder: PairEncoder,
         head: PairHead,
-        settings: CrossSettings,
+        settings: PairSettings,
+        objective: CrossObjective,
         kg: KnowledgeGraph,
         earlier: Scorer | None,
         validate: Callable[[], float | None],
     ) -> None:
         self._encoder, self._head, self._settings, self._kg = encoder, head, settings, kg
-        self._validate = validate
+        self._objective, self._validate = objective, validate
         self._modules = nn.ModuleDict({"encoder": encoder, "head": head})
         parameters = trainable_parameters(self._modules)
         rate, decay = settings.learning_rate, settings.weight_decay
@@ -42,7 +48,7 @@ class CrossTraining(GradientTraining):
         self._queries = Queries.from_triples(kg.train)
         self._known = kg.known(("train",))
         questions, self._question_of = self._queries.unique()
-        pool = settings.hard_negative_pool if settings.objective == "listwise" else 0
+        pool = settings.hard_negative_pool if objective == "listwise" else 0
         self._hard = hard_negatives(earlier, questions, self._known, pool).numpy()
 
     def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
@@ -51,13 +57,17 @@ class CrossTraining(GradientTraining):
         self._modules.train()
         with torch.random.fork_rng(devices=[]):  # dropout draws from torch's global generator
             torch.manual_seed(self._settings.seed * 1_000_003 + epoch)
-            for places in self._batches(epoch):
+            for number, places in enumerate(self._batches(epoch), start=(epoch - 1) * self.step_count):
                 self._optimizer.zero_grad()
                 loss = self._loss(places, rng)
                 loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(self._modules.parameters(), 1.0)
-                self._optimizer.step()
+                self._step(number)
                 yield loss.item(), len(places)
+
+    def _step(self, number: int) -> None:
+        """Change the weights, in step `number` of the whole training, from 0."""
+        self._optimizer.step()
 
     @property
     def step_count(self) -> int:
@@ -92,7 +102,7 @@ class CrossTraining(GradientTraining):
         )
         first = self._encoder(pairs)
         scores = self._head(first).view(-1, repeats)  # (queries, 1 + negatives), the gold first
-        if self._settings.objective == "listwise":
+        if self._objective == "listwise":
             return cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long))
         golds, others = scores[:, :1], scores[:, 1:]
         is_true = -(logsigmoid(golds).mean() + logsigmoid(-others).mean()) / 2
@@ -129,3 +139,47 @@ class CrossTraining(GradientTraining):
         """The MRR on valid after reranking with the current weights."""
         self._modules.eval()
         return self._validate()
+
+
+class AveragedTraining(PairTraining):
+    """The same, but what is validated and used is a running mean of the weights, which does what a decay would do."""
+
+    @cached_property
+    def _mean(self) -> dict[str, Tensor]:
+        return {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+
+    @torch.no_grad()
+    def _step(self, number: int) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._settings.learning_rate * min(1.0, (number + 1) / _WARM_UP)
+        super()._step(number)
+        kept = min(_KEPT, (number + 1) / (number + 10))  # the first weights are forgotten sooner
+        for name, parameter in self._parameters.items():
+            self._mean[name].lerp_(parameter, 1 - kept)
+
+    def validate(self) -> float | None:
+        """The MRR on valid after reranking with the mean of the weights."""
+        current = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
+        super().load(self._mean, None)
+        mrr = super().validate()
+        super().load(current, None)
+        return mrr
+
+    def weights(self) -> dict[str, Tensor]:
+        """The mean of the weights."""
+        return self._mean
+
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """What training goes on from: the weights themselves, and the optimizer's state."""
+        current = {f"{_CURRENT}{name}": parameter.detach() for name, parameter in self._parameters.items()}
+        return {**current, **super().optimizer_state()}
+
+    def load(self, weights: Mapping[str, Tensor], optimizer_state: Mapping[str, Tensor] | None) -> None:
+        """Restore the mean and, if training is to continue, what it goes on from."""
+        if optimizer_state is None:
+            super().load(weights, None)
+            return
+        current = {name.removeprefix(_CURRENT): each for name, each in optimizer_state.items() if _CURRENT in name}
+        super().load(current, {name: each for name, each in optimizer_state.items() if _CURRENT not in name})
+        for name, mean in self._mean.items():
+            mean.copy_(weights[name])

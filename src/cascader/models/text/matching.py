@@ -1,4 +1,4 @@
-"""The heads of a cross encoder, from the states of a pair to its score, and how one can start: by matching texts."""
+"""How a pooled encoder can start: it learns which texts match, before any pair is read."""
 
 import math
 from collections.abc import Iterator
@@ -9,34 +9,14 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, normalize
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
-from cascader.models.text.pairs import PairEncoder
+from cascader.models.text.pairs import PairHead
+from cascader.models.text.pooling import PoolingEncoder
 from cascader.models.text.towers import small_network
 from cascader.models.training.optimization import softmax_loss
 from cascader.progress import progress
 
 _DIM, _HIDDEN, _DROPOUT = 256, 512, 0.3
 _TEMPERATURE = 0.05
-
-
-class PairHead(nn.Module):
-    """From the state of [CLS] to a score, as in BERT's own classifiers, and to a relation, for KG-BERT's loss."""
-
-    def __init__(self, width: int, relation_count: int) -> None:
-        super().__init__()
-        self._width = width
-        self.pooler = nn.Linear(width, width)
-        self.classifier = nn.Linear(width, 1)
-        self.relation_classifier = nn.Linear(width, 2 * relation_count)
-
-    def forward(self, read: Tensor) -> Tensor:
-        """Scores; shape (pairs,)."""
-        scores: Tensor = self.classifier(self.pooled(read))[:, 0]
-        return scores
-
-    def pooled(self, read: Tensor) -> Tensor:
-        """The input of both classifiers, from the state of [CLS]; shape (pairs, width)."""
-        pooled: Tensor = self.pooler(read[:, : self._width]).tanh()
-        return pooled
 
 
 class MatchingHead(PairHead):
@@ -90,7 +70,7 @@ _CACHED_BYTES = 512 << 20
 _COMPARED = 1024
 
 
-def pretrain_matching(match: MatchScorer, encoder: PairEncoder, kg: KnowledgeGraph, epochs: int, seed: int) -> None:
+def pretrain_matching(match: MatchScorer, encoder: PoolingEncoder, kg: KnowledgeGraph, epochs: int, seed: int) -> None:
     """Train the two networks on all questions of train; the encoder is not changed."""
     matching = MatchTraining(match, encoder, kg, seed)
     with progress("learning to match", total=epochs, unit="epochs") as advance:
@@ -100,13 +80,13 @@ def pretrain_matching(match: MatchScorer, encoder: PairEncoder, kg: KnowledgeGra
 
 
 class MatchTraining:
-    """The training of a match scorer on the contexts of a pair encoder, before the cross encoder reads a pair.
+    """The training of a match scorer on the contexts of an encoder, before a pair is read.
 
     With the pretrained layer, the attention context of [CLS] from a text depends on the relation and the text alone.
     So a question can be compared with all entities at once, where reading pairs affords only a handful of negatives.
     """
 
-    def __init__(self, match: MatchScorer, encoder: PairEncoder, kg: KnowledgeGraph, seed: int) -> None:
+    def __init__(self, match: MatchScorer, encoder: PoolingEncoder, kg: KnowledgeGraph, seed: int) -> None:
         self._match, self._kg, self._seed = match, kg, seed
         self._contexts = _Contexts(encoder, len(kg.entities), len(kg.relations))
         self._optimizer = torch.optim.AdamW(match.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
@@ -164,7 +144,7 @@ class MatchTraining:
 class _Contexts:
     """The attention contexts from entities, cached if they fit."""
 
-    def __init__(self, encoder: PairEncoder, entity_count: int, relation_count: int) -> None:
+    def __init__(self, encoder: PoolingEncoder, entity_count: int, relation_count: int) -> None:
         self._encoder, self._everyone = encoder, np.arange(entity_count)
         self._cached: dict[int, tuple[Tensor, Tensor]] = {}
         self.is_cached = 2 * relation_count * entity_count * encoder.width * 4 <= _CACHED_BYTES
