@@ -49,6 +49,7 @@ from .models.rules import Rules as Rules
 from .models.similarity import Similarity as Similarity
 from .models.text import CrossEncoder as CrossEncoder
 from .models.text import DualEncoder as DualEncoder
+from .models.text import LateInteraction as LateInteraction
 from .models.text import PooledEncoder as PooledEncoder
 from .runs import Prediction as Prediction
 from .runs import Predictions as Predictions

@@ -2,6 +2,8 @@
 
 from cascader.models.text.cross_encoder import CrossEncoder
 from cascader.models.text.dual_encoder import DualEncoder
+from cascader.models.text.late_interaction import LateInteraction
+from cascader.models.text.late_settings import LateSettings
 from cascader.models.text.pooled_encoder import PooledEncoder
 from cascader.models.text.settings import CrossSettings, DualSettings, PooledSettings
 
@@ -10,6 +12,8 @@ __all__ = [
     "CrossSettings",
     "DualEncoder",
     "DualSettings",
+    "LateInteraction",
+    "LateSettings",
     "PooledEncoder",
     "PooledSettings",
 ]

@@ -15,6 +15,7 @@ from cascader.graph import Entity, IntArray, KnowledgeGraph
 from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.model import TrainedModel
 from cascader.models.text.base_model import BaseModel
+from cascader.models.text.late_settings import LateSettings
 from cascader.models.text.settings import DualSettings, PairSettings
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -154,7 +155,7 @@ class TextModel(TrainedModel):
     """A model that reads the names and descriptions of entities."""
 
     needs_texts: ClassVar[bool] = True
-    settings: DualSettings | PairSettings
+    settings: DualSettings | LateSettings | PairSettings
 
     def as_read(self, text: str) -> str:
         """The part of an entity's text that this model reads."""

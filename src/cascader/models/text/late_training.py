@@ -1,0 +1,114 @@
+"""Train late interaction: questions are compared with their answers, and with what else a batch names or draws."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cascader.graph import IntArray, KnowledgeGraph, Queries
+from cascader.models.plausibility import Plausibility
+from cascader.models.text.late_matching import QuestionTokens, TokenMatcher, by_length, learned_matches
+from cascader.models.text.late_settings import LateSettings
+from cascader.models.text.late_tokens import TokenRows
+from cascader.models.training.optimization import (
+    GradientTraining,
+    hard_negatives,
+    sample_entities,
+    softmax_loss,
+    trainable_parameters,
+)
+from cascader.scoring.scorer import Scorer
+
+
+class LateTraining(GradientTraining):
+    """The training of a matcher on the kept states of a graph's tokens."""
+
+    def __init__(
+        self,
+        matcher: TokenMatcher,
+        states: tuple[TokenRows, TokenRows],
+        settings: LateSettings,
+        kg: KnowledgeGraph,
+        earlier: Scorer | None,
+        validate: Callable[[], float | None],
+    ) -> None:
+        self._matcher, self.states = matcher, states
+        self._entities, self._relations = states
+        self._settings, self._kg, self._validate = settings, kg, validate
+        rate, decay = settings.learning_rate, settings.weight_decay
+        optimizer = torch.optim.AdamW(matcher.parameters(), lr=rate, weight_decay=decay)
+        super().__init__(trainable_parameters(matcher), optimizer)
+        # A score that must only add what the graph does not say by itself can leave that to the prior.
+        self._prior = Plausibility().fit(kg) if settings.prior_weight else None
+        self._known = kg.known(("train",))
+        queries = Queries.from_triples(kg.train)
+        self._questions = queries.unique()[0]
+        self._answers_per_question = len(queries) / len(self._questions)
+        self._hard = hard_negatives(earlier, self._questions, self._known, settings.hard_negatives).numpy()
+
+    def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
+        """Ask every question once, batch by batch, and yield the loss and the number of questions of each batch."""
+        generator = torch.Generator().manual_seed(self._settings.seed * 1_000_003 + epoch)
+        order = np.random.default_rng([self._settings.seed, epoch]).permutation(len(self._questions))
+        self._matcher.train()
+        with torch.random.fork_rng(devices=[]):  # dropout draws from torch's global generator
+            torch.manual_seed(self._settings.seed * 1_000_003 + epoch)
+            for start in range(0, len(order), self._settings.batch_size):
+                places = order[start : start + self._settings.batch_size]
+                self._optimizer.zero_grad()
+                loss = self._loss(places, generator)
+                loss.backward()  # type: ignore[no-untyped-call]
+                self._optimizer.step()
+                yield loss.item(), len(places)
+
+    @property
+    def step_count(self) -> int:
+        """The number of batches in an epoch."""
+        return -(-len(self._questions) // self._settings.batch_size)
+
+    def _loss(self, places: IntArray, generator: torch.Generator) -> Tensor:
+        """Cross-entropy of the known answers against everything compared, other answers included."""
+        questions = self._questions[places]
+        known = self._known.of(questions)
+        needed = np.concatenate([known.ids, questions.anchors, self._hard[places].reshape(-1)])
+        compared = self._compared(needed, generator)
+        scores = self._scores(questions, compared)
+        if self._prior is not None:
+            prior = self._prior.score_all(questions)[:, compared]
+            scores = scores + self._settings.prior_weight * torch.from_numpy(prior)
+        rows, answers = torch.from_numpy(known.rows), torch.from_numpy(np.searchsorted(compared, known.ids))
+        weights = torch.full(rows.shape, 1 / (len(questions) * self._answers_per_question))
+        return softmax_loss(scores, rows, answers, weights, label_smoothing=0.0)
+
+    def _compared(self, needed: IntArray, generator: torch.Generator) -> IntArray:
+        """The entities that answers are compared with, ascending: those `needed`, and a sample of the others."""
+        count = len(self._kg.entities)
+        if count <= self._settings.negatives:
+            return np.arange(count)
+        sampled = sample_entities(self._settings.negatives, count, generator).numpy()
+        return np.unique(np.concatenate([needed, sampled]))
+
+    def _scores(self, questions: Queries, compared: IntArray) -> Tensor:
+        """Shape (questions, compared)."""
+        asked = self._asked(questions).vectors
+        entities = self._entities.take(compared)
+        vectors = self._matcher.entity_vectors(entities)
+        found, order = [], []
+        for group in by_length(entities, np.arange(len(compared))):
+            tokens = vectors.index_select(0, torch.from_numpy(group.rows))
+            found.append(learned_matches(asked, tokens, len(group.places)))
+            order.append(group.places)
+        back = np.argsort(np.concatenate(order))
+        return torch.cat(found, dim=1).index_select(1, torch.from_numpy(back))
+
+    def _asked(self, questions: Queries) -> QuestionTokens:
+        relations, each = questions.directed_relations(len(self._kg.relations)), np.arange(len(questions))
+        texts = self._relations.take(relations), self._entities.take(questions.anchors)
+        segments = [(tokens.with_rows(self._matcher.features(tokens)), each) for tokens in texts]
+        return self._matcher.question_tokens(segments, torch.from_numpy(relations))
+
+    def validate(self) -> float | None:
+        """The MRR on valid with the current weights."""
+        self._matcher.eval()
+        return self._validate()
