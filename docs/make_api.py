@@ -40,7 +40,7 @@ CHAPTERS = {
     _STRUCTURE: ("Plausibility", "Rules", "Similarity"),
     _EMBEDDINGS: ("ComplEx", "RESCAL", "RotatE", "TransE"),
     "Embeddings trained elsewhere": ("read_embedding", "PyKEENScorer"),
-    _LANGUAGE_MODELS: ("DualEncoder", "LateInteraction", "PooledEncoder", "CrossEncoder"),
+    _LANGUAGE_MODELS: ("DualEncoder", "ContextEncoder", "LateInteraction", "PooledEncoder", "CrossEncoder"),
     "The cascade": ("Cascade", "Alpha", "Fusion"),
     "Pruners": ("TopK", "StaticTopK", "DynamicTopK", "BudgetedTopK", "ConformalTopK"),
     "Tuning and budgets": ("tune", "tune_alpha", "Budget"),

@@ -47,6 +47,7 @@ from .models.plausibility import Plausibility as Plausibility
 from .models.registry import register as register
 from .models.rules import Rules as Rules
 from .models.similarity import Similarity as Similarity
+from .models.text import ContextEncoder as ContextEncoder
 from .models.text import CrossEncoder as CrossEncoder
 from .models.text import DualEncoder as DualEncoder
 from .models.text import LateInteraction as LateInteraction

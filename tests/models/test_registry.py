@@ -87,7 +87,7 @@ def test_every_built_in_model_keeps_the_contract(name):
 def test_only_cross_and_pooled_encoders_read_pairs_and_only_language_models_need_texts():
     built_in = [model_class(name) for name in registry._BUILT_IN]
     assert {kind.name for kind in built_in if kind.reads_pairs} == {"pooled", "cross"}
-    assert {kind.name for kind in built_in if kind.needs_texts} == {"dual", "late", "pooled", "cross"}
+    assert {kind.name for kind in built_in if kind.needs_texts} == {"dual", "context", "late", "pooled", "cross"}
     tiers = {"frequency", "plausibility", "rules", "similarity", "kge", "dual", "late", "pooled", "cross"}
     assert {kind.tier for kind in built_in} == tiers
 

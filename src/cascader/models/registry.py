@@ -20,6 +20,7 @@ _BUILT_IN = {
     "complex": "cascader.models.embeddings.interactions:ComplEx",
     "rotate": "cascader.models.embeddings.interactions:RotatE",
     "dual": "cascader.models.text.dual_encoder:DualEncoder",
+    "context": "cascader.models.text.context_encoder:ContextEncoder",
     "late": "cascader.models.text.late_interaction:LateInteraction",
     "pooled": "cascader.models.text.pooled_encoder:PooledEncoder",
     "cross": "cascader.models.text.cross_encoder:CrossEncoder",

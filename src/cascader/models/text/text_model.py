@@ -15,6 +15,7 @@ from cascader.graph import Entity, IntArray, KnowledgeGraph
 from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.model import TrainedModel
 from cascader.models.text.base_model import BaseModel
+from cascader.models.text.context_settings import ContextSettings
 from cascader.models.text.late_settings import LateSettings
 from cascader.models.text.settings import DualSettings, PairSettings
 
@@ -155,7 +156,7 @@ class TextModel(TrainedModel):
     """A model that reads the names and descriptions of entities."""
 
     needs_texts: ClassVar[bool] = True
-    settings: DualSettings | LateSettings | PairSettings
+    settings: ContextSettings | DualSettings | LateSettings | PairSettings
 
     def as_read(self, text: str) -> str:
         """The part of an entity's text that this model reads."""
