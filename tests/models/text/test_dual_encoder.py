@@ -12,9 +12,8 @@ from cascader.graph import Entity, KnowledgeGraph, Queries
 from cascader.models import Frequency
 from cascader.models.plausibility import Plausibility
 from cascader.models.text import DualEncoder, DualSettings
-from cascader.models.text.dual_training import DualTraining
 from cascader.models.text.text_encoder import CachedEncoder
-from cascader.models.text.towers import StarTowers, build_towers
+from cascader.models.text.towers import DualTraining, StarTowers, build_towers
 from cascader.models.training.optimization import hard_negatives
 from tests.contracts import ModelContract
 from tests.models.embeddings.test_training import line

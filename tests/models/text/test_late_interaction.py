@@ -9,9 +9,18 @@ from cascader.graph import Candidates, Entity, KnowledgeGraph, Queries, Relation
 from cascader.models import Frequency, model_class
 from cascader.models.text import LateInteraction
 from cascader.models.text.base_model import load_base_model
-from cascader.models.text.late_matching import best_matches, by_length, learned_matches
-from cascader.models.text.late_tokens import DESCRIPTION, NAME, PHRASE, WHOLE, LateTexts, TokenRows
-from cascader.models.text.late_words import MatchedWords, words_of
+from cascader.models.text.late_tokens import (
+    DESCRIPTION,
+    NAME,
+    PHRASE,
+    WHOLE,
+    LateTexts,
+    TokenRows,
+    best_matches,
+    by_length,
+    learned_matches,
+)
+from cascader.models.text.words import MatchedWords, words_of
 from cascader.scoring import reasons_of
 from tests.contracts import ModelContract
 from tests.models.embeddings.test_training import line
@@ -213,7 +222,7 @@ def test_the_pieces_of_a_word_count_together():
 
 
 def test_a_reason_is_one_line_whatever_the_names_are(small, monkeypatch):
-    monkeypatch.setattr("cascader.models.text.late_words._CLEAR", 0.0)  # nothing was learned here
+    monkeypatch.setattr("cascader.models.text.words._CLEAR", 0.0)  # nothing was learned here
     hostile = Entity("a", "bad\x1b[31m\nname\u202e", "<b>bold</b>"), Entity("b", "bad name", "bold" * 100)
     kg = KnowledgeGraph("hostile", hostile, (Relation("r", "is\na"),), [[0, 0, 1]], [], [])
     model = LateInteraction(**small).fit(kg)

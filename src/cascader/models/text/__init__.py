@@ -1,13 +1,11 @@
 """Language models, the second and third tier: what the texts say."""
 
 from cascader.models.text.context_encoder import ContextEncoder
-from cascader.models.text.context_settings import ContextSettings
 from cascader.models.text.cross_encoder import CrossEncoder
 from cascader.models.text.dual_encoder import DualEncoder
 from cascader.models.text.late_interaction import LateInteraction
-from cascader.models.text.late_settings import LateSettings
 from cascader.models.text.pooled_encoder import PooledEncoder
-from cascader.models.text.settings import CrossSettings, DualSettings, PooledSettings
+from cascader.models.text.settings import ContextSettings, CrossSettings, DualSettings, LateSettings, PooledSettings
 
 __all__ = [
     "ContextEncoder",

@@ -24,10 +24,10 @@ from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGr
 from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, load_base_model
-from cascader.models.text.context_settings import ContextOptions, ContextSettings
 from cascader.models.text.context_towers import ContextTowers, Facts, Neighbors, Texts, scaled
 from cascader.models.text.context_training import ContextTraining
 from cascader.models.text.dry_run import BlankEncoder, load_timed
+from cascader.models.text.settings import ContextOptions, ContextSettings
 from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, token_batches
 from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.text_model import GraphTexts, TextModel, under_prefix, with_prefix

@@ -18,7 +18,7 @@ from torch.nn.functional import embedding, layer_norm, normalize, scaled_dot_pro
 from cascader.graph import FloatArray, IntArray, KnownAnswers, Queries
 from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.text.base_model import BaseModel, Layer
-from cascader.models.text.context_settings import ContextSettings
+from cascader.models.text.settings import ContextSettings
 from cascader.models.text.split_encoder import States
 
 _HIDDEN = 512

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
-from cascader.models.text.context_settings import ContextSettings
 from cascader.models.text.context_towers import ContextTowers, Facts, Texts
+from cascader.models.text.settings import ContextSettings
 from cascader.models.text.split_encoder import States
 from cascader.models.training.optimization import GradientTraining, trainable_parameters
 

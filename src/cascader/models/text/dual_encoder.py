@@ -24,11 +24,10 @@ from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.dry_run import BlankEncoder, load_timed, seconds_for_hard_negatives
-from cascader.models.text.dual_training import DualTraining
 from cascader.models.text.settings import DualOptions, DualSettings
 from cascader.models.text.text_encoder import CachedEncoder, Encoder, TextEncoder
 from cascader.models.text.text_model import GraphTexts, TextModel, under_prefix, with_prefix
-from cascader.models.text.towers import Towers, build_towers
+from cascader.models.text.towers import DualTraining, Towers, build_towers
 from cascader.models.training import Schedule, Trainable
 from cascader.scoring.scorer import Scorer
 

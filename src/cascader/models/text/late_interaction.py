@@ -24,13 +24,12 @@ from cascader.models.plausibility import Plausibility
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.dry_run import load_timed, seconds_for_hard_negatives, seconds_to_read
-from cascader.models.text.late_matching import QuestionTokens, TokenMatcher, best_matches, by_length
-from cascader.models.text.late_settings import LateOptions, LateSettings
-from cascader.models.text.late_tokens import LateTexts, TokenRows
+from cascader.models.text.late_tokens import LateTexts, QuestionTokens, TokenMatcher, TokenRows, best_matches, by_length
 from cascader.models.text.late_training import LateTraining
-from cascader.models.text.late_words import MatchedWords, words_of
+from cascader.models.text.settings import LateOptions, LateSettings
 from cascader.models.text.split_encoder import FrozenLayers
 from cascader.models.text.text_model import TextModel, phrase_of, text_of, under_prefix, with_prefix
+from cascader.models.text.words import MatchedWords, words_of
 from cascader.models.training import Schedule, Trainable
 from cascader.scoring.scorer import Reason, Scorer
 

@@ -1,16 +1,26 @@
-"""What late interaction keeps of texts: a row for each token, and which part of its text the token belongs to."""
+"""The tokens of late interaction: the rows that are kept of each text, and how they are matched (ColBERT's MaxSim).
 
-from collections.abc import Callable, Iterator, Mapping
+A question's token counts by its best match. The relation decides what a token of the anchor looks for and how much it
+counts, so that "capital of Spain" looks for Spain if the question is what Madrid is part of, and for capitals if it is
+what kind of thing Madrid is.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from scipy.sparse import csr_array
+from torch import Tensor, nn
+from torch.nn.functional import embedding, layer_norm, normalize
 
 from cascader.graph import IntArray, KnowledgeGraph
 from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.split_encoder import FrozenLayers
+from cascader.models.text.settings import LateSettings
+from cascader.models.text.split_encoder import FrozenLayers, token_batches
 from cascader.models.text.text_model import GraphTexts, Tokens
 
 #: The parts of texts: [CLS], which stands for a text as a whole, names, descriptions, and the phrases of relations.
@@ -18,6 +28,9 @@ WHOLE, NAME, DESCRIPTION, PHRASE = range(4)
 PARTS = 4
 #: Texts that are read before their states are rounded to 16 bits: more would take up memory, fewer are slower to read.
 _TEXTS_AT_ONCE = 4096
+#: Dot products are computed in blocks that stay in a core's cache: rows of questions' tokens, columns of entities'.
+_ROWS_AT_ONCE = 128
+_COLUMNS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,3 +144,164 @@ def _read(lower: FrozenLayers, tokens: Tokens, parts: Tensor) -> TokenRows:
         is_kept[torch.from_numpy(states.offsets[1:] - 1)] = False  # [SEP]
         kept.append(states.rows[is_kept].half())
     return TokenRows(offsets_of(tokens.counts + 1), torch.cat(kept), parts)
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionTokens:
+    """The tokens of questions that are matched; a score is the sum of their best dot products."""
+
+    vectors: Tensor  # (questions, tokens, dim) scaled by their weights; 0 where a question has fewer tokens
+    places: Tensor  # (questions, tokens) of each in the padded segments of its question
+    weights: Tensor  # (questions, tokens) their sum is 1 for each question
+
+
+class TokenMatcher(nn.Module):
+    """Small projections of token states, for entities and for questions, and the weights of a question's tokens.
+
+    Both projections start alike: before training, tokens are compared by their states.
+    """
+
+    def __init__(self, width: int, relation_count: int, settings: LateSettings) -> None:
+        super().__init__()
+        self._width, self._most = width, settings.question_tokens
+        self.dropout = nn.Dropout(settings.dropout)
+        self.entity_projection = nn.Linear(width, settings.dim, bias=False)
+        self.question_projection = nn.Linear(width, settings.dim, bias=False)
+        self.question_projection.load_state_dict(self.entity_projection.state_dict())
+        self.entity_parts = nn.Parameter(torch.zeros(PARTS, settings.dim))
+        self.question_parts = nn.Parameter(torch.zeros(PARTS, settings.dim))
+        # By directed relation, and by part where a name and a description do not mean the same to it.
+        self.relation_scales = nn.Parameter(torch.zeros(2 * relation_count, settings.dim))
+        self.relation_offsets = nn.Parameter(0.02 * torch.randn(2 * relation_count * PARTS, settings.dim))
+        self.importance = nn.Linear(width, 1)
+        self.relation_importance = nn.Parameter(torch.zeros(2 * relation_count, settings.dim))
+        self.part_importance = nn.Parameter(torch.zeros(2 * relation_count * PARTS, 1))
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(settings.temperature)))
+
+    def entity_vectors(self, tokens: TokenRows) -> Tensor:
+        """The unit vectors of entities' tokens, from their states; shape (tokens, dim)."""
+        projected = self.entity_projection(self._scaled(tokens.rows))
+        projected = projected + embedding(tokens.parts.long(), self.entity_parts)
+        return normalize(projected, dim=1)
+
+    def features(self, tokens: TokenRows) -> Tensor:
+        """What questions use of tokens, whatever their relation: a vector and an importance, (tokens, dim + 1)."""
+        states = self._scaled(tokens.rows)
+        projected = self.question_projection(states) + embedding(tokens.parts.long(), self.question_parts)
+        return torch.cat([projected, self.importance(states)], dim=1)
+
+    def question_tokens(self, segments: Sequence[tuple[TokenRows, IntArray]], relations: Tensor) -> QuestionTokens:
+        """Let the relation of each question weigh, choose and move its tokens.
+
+        `segments` are the features of texts, and the text of each question; `relations`, (questions,), has inverse
+        relations after the others.
+        """
+        features, parts, is_token = _joined(segments)
+        vectors, importance = features[:, :, :-1], features[:, :, -1]
+        of_part = relations[:, None] * PARTS + parts
+        asked = (vectors @ embedding(relations, self.relation_importance)[:, :, None])[:, :, 0]
+        logits = importance + asked + embedding(of_part, self.part_importance)[:, :, 0]
+        kept = logits.masked_fill(~is_token, -torch.inf).topk(min(self._most, logits.shape[1]), dim=1)
+        weights = kept.values.softmax(dim=1)
+        vectors = vectors.gather(1, kept.indices[:, :, None].expand(-1, -1, vectors.shape[2]))
+        moved = vectors * (1 + embedding(relations, self.relation_scales)[:, None])
+        moved = moved + embedding(of_part.gather(1, kept.indices), self.relation_offsets)
+        scaled = self.log_scale.exp() * weights[:, :, None] * normalize(moved, dim=2)
+        return QuestionTokens(scaled, kept.indices, weights)
+
+    def _scaled(self, states: Tensor) -> Tensor:
+        scaled: Tensor = self.dropout(layer_norm(states.float(), (self._width,)))
+        return scaled
+
+
+def _joined(segments: Sequence[tuple[TokenRows, IntArray]]) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows of the segments of each question, (questions, tokens, width), their parts, and which are no padding."""
+    rows, parts, is_token = [], [], []
+    for tokens, texts in segments:
+        places, is_one = tokens.padded(texts)
+        rows.append(embedding(places, tokens.rows).float())
+        parts.append(tokens.parts[places].long())
+        is_token.append(is_one)
+    return torch.cat(rows, dim=1), torch.cat(parts, dim=1), torch.cat(is_token, dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Texts of similar length, padded to the longest of them."""
+
+    places: IntArray  # (texts,) in what was grouped
+    rows: IntArray  # (longest × texts,) of their tokens: the first of every text, the second of every text, ...
+
+
+def by_length(tokens: TokenRows, texts: IntArray) -> Iterator[Group]:
+    """Group texts by their number of tokens; a short text repeats its first token, which changes no maximum."""
+    lengths = tokens.counts[texts]
+    for places in token_batches(lengths, _COLUMNS_AT_ONCE):
+        within = np.arange(lengths[places].max())[:, None]
+        within = np.where(within < lengths[places], within, 0)
+        yield Group(places, (tokens.offsets[texts[places]] + within).reshape(-1))
+
+
+def best_matches(questions: Tensor, tokens: Tensor, count: int) -> Tensor:
+    """Add up the best dot products of each question's tokens with the tokens of `count` entities.
+
+    `questions` is (questions, tokens, dim), `tokens` is (dim, longest × count) in the order of a `Group`; the sums are
+    (questions, count).
+    """
+    size, width, dim = questions.shape
+    at_once = max(1, _ROWS_AT_ONCE // width)
+    sums, buffer = torch.empty(size, count), torch.empty(at_once * width, tokens.shape[1])
+    for start in range(0, size, at_once):
+        some = questions[start : start + at_once]
+        products = buffer[: len(some) * width]  # memory that is used again is twice as fast as new memory
+        torch.mm(some.reshape(-1, dim), tokens, out=products)
+        sums[start : start + at_once] = products.view(len(some), width, -1, count).amax(dim=2).sum(dim=1)
+    return sums
+
+
+def learned_matches(questions: Tensor, tokens: Tensor, count: int) -> Tensor:
+    """The same, but with a gradient, and with `tokens` as (longest × count, dim)."""
+    sums: Tensor = _BestMatches.apply(questions, tokens, count)  # type: ignore[no-untyped-call]
+    return sums
+
+
+class _BestMatches(torch.autograd.Function):
+    """Keeps which token was the best match: only it has a gradient, so going back needs no dense products."""
+
+    @staticmethod
+    def forward(ctx: Any, questions: Tensor, tokens: Tensor, count: int) -> Tensor:  # noqa: ANN401 - autograd's own
+        rows, longest = questions.flatten(0, 1), len(tokens) // count
+        best, chosen = torch.empty(len(rows), count), torch.empty(len(rows), count, dtype=torch.int32)
+        columns = tokens.T.contiguous()
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = slice(start, start + _ROWS_AT_ONCE)
+            best[some], chosen[some] = _max((rows[some] @ columns).view(-1, longest, count))
+        ctx.save_for_backward(questions, tokens, chosen)
+        return best.view(*questions.shape[:2], count).sum(dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, of_sums: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: ANN401
+        questions, tokens, chosen = ctx.saved_tensors
+        count, width = chosen.shape[1], questions.shape[1]
+        rows = questions.flatten(0, 1)
+        matched = (chosen * count + torch.arange(count, dtype=torch.int32)).numpy()  # (rows, count) places in `tokens`
+        weights = of_sums.repeat_interleave(width, dim=0).numpy()
+        starts = np.arange(0, matched.size + 1, count)
+        matches = csr_array((weights.reshape(-1), matched.reshape(-1), starts), shape=(len(rows), len(tokens)))
+        of_questions = torch.from_numpy(matches @ tokens.numpy()).view_as(questions)
+        return of_questions, torch.from_numpy(matches.T @ rows.numpy()), None
+
+
+def _max(products: Tensor) -> tuple[Tensor, Tensor]:
+    """The maximum over the second of three dimensions, and its place; changes `products`.
+
+    torch.max is ten times slower with places than amax is without. So the place is written into the lowest bits of each
+    number, which changes it by one part in ten thousand at most, and read off the maximum.
+    """
+    longest = products.shape[1]
+    low = (1 << (longest - 1).bit_length()) - 1
+    bits = products.view(torch.int32)
+    bits &= ~low
+    bits |= torch.arange(longest, dtype=torch.int32)[None, :, None]
+    best = products.amax(dim=1)
+    return best, (best.view(torch.int32) & low).clamp(max=longest - 1)  # without a limit, NaN would point anywhere

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.models.plausibility import Plausibility
-from cascader.models.text.late_matching import QuestionTokens, TokenMatcher, by_length, learned_matches
-from cascader.models.text.late_settings import LateSettings
-from cascader.models.text.late_tokens import TokenRows
+from cascader.models.text.late_tokens import QuestionTokens, TokenMatcher, TokenRows, by_length, learned_matches
+from cascader.models.text.settings import LateSettings
 from cascader.models.training.optimization import (
     GradientTraining,
     hard_negatives,

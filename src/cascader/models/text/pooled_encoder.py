@@ -10,10 +10,9 @@ from cascader.graph import Candidates, IntArray, KnowledgeGraph, Queries
 from cascader.models.costs import seconds_per_step
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.matching import MatchingHead, MatchTraining, pretrain_matching
 from cascader.models.text.pair_model import PairModel
 from cascader.models.text.pairs import PairHead, Pairs
-from cascader.models.text.pooling import PoolingEncoder
+from cascader.models.text.pooled_layers import MatchingHead, MatchTraining, PoolingEncoder, pretrain_matching
 from cascader.models.text.settings import PooledOptions, PooledSettings
 from cascader.models.text.text_model import GraphTexts
 

@@ -15,9 +15,7 @@ from cascader.graph import Entity, IntArray, KnowledgeGraph
 from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.model import TrainedModel
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.context_settings import ContextSettings
-from cascader.models.text.late_settings import LateSettings
-from cascader.models.text.settings import DualSettings, PairSettings
+from cascader.models.text.settings import ContextSettings, DualSettings, LateSettings, PairSettings
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
 #: A graph has texts if at least this share of its names are words, rather than ids such as Q42 or /m/027rn.

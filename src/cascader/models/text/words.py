@@ -1,6 +1,14 @@
-"""Words that two texts share, to show people what a language model may have seen in them."""
+"""Words that show people what a language model saw in two texts: those they share, and those that it has matched."""
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from cascader.models.rules.words import in_one_line
+from cascader.models.text.base_model import BaseModel
+from cascader.scoring.scorer import Reason
 
 #: Letters only: numbers and ids are shared by chance.
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -19,6 +27,10 @@ _STOP_WORDS = frozenset(
     """
     )
 )
+#: How many pairs of words are named at most, and the share of the strongest that a pair must have.
+_MOST_PAIRS, _LEAST_SHARE = 4, 0.2
+#: What they must add to a score to be worth a sentence: it makes an answer e times as probable.
+_CLEAR = 1.0
 
 
 def shared_words(text: str, other: str, without: str = "") -> list[str]:
@@ -33,3 +45,52 @@ def shared_words(text: str, other: str, without: str = "") -> list[str]:
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
+
+
+def words_of(text: str, base: BaseModel, limit: int | None = None) -> list[str]:
+    """The whole word that each row of a text belongs to; "" for [CLS], marks and words that say nothing."""
+    options = {} if limit is None else {"truncation": True, "max_length": limit}
+    pieces = base.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, **options)
+    spans: dict[int, tuple[int, int]] = {}
+    for word, (start, end) in zip(pieces.word_ids(), pieces["offset_mapping"], strict=True):
+        first, last = spans.get(word, (start, end))
+        spans[word] = min(first, start), max(last, end)
+    return ["", *(_word(text[slice(*spans[word])]) for word in pieces.word_ids())]
+
+
+def _word(found: str) -> str:
+    says_nothing = found.isascii() and not shared_words(found, found)  # which words do is only known of English
+    return "" if says_nothing or not any(letter.isalnum() for letter in found) else in_one_line(found)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedWords:
+    """The tokens of one question and of one candidate as words, and how much each match counts."""
+
+    question: Sequence[str]  # (question tokens,)
+    candidate: Sequence[str]  # (candidate tokens,)
+    products: Tensor  # (question tokens, candidate tokens)
+    usual: Tensor  # (question tokens,) the best match of a token in the average entity
+
+    def reasons(self) -> list[Reason]:
+        """Name the pairs of words that set the candidate apart from the average entity, if there are any."""
+        gains = self._gains()
+        named = sorted(gains, key=lambda pair: -gains[pair])[:_MOST_PAIRS]
+        named = [pair for pair in named if gains[pair] >= _LEAST_SHARE * gains[named[0]]]
+        strength = sum(gains[pair] for pair in named)
+        if strength < _CLEAR:
+            return []
+        text = ", ".join(" ~ ".join(dict.fromkeys(pair)) for pair in named)
+        return [Reason(f"matched words: {text}", strength=strength)]
+
+    def _gains(self) -> dict[tuple[str, str], float]:
+        """What each pair of words adds to the score; words that differ in their case only are the same."""
+        best, places = self.products.max(dim=1)
+        spelled: dict[str, str] = {}
+        found: dict[tuple[str, str], float] = {}
+        for word, place, gain in zip(self.question, places.tolist(), (best - self.usual).tolist(), strict=True):
+            other = self.candidate[place]
+            if word and other and gain > 0:
+                pair = spelled.setdefault(word.casefold(), word), spelled.setdefault(other.casefold(), other)
+                found[pair] = found.get(pair, 0.0) + gain
+        return found
