@@ -2,9 +2,8 @@
 
 from cascader.evaluation.comparison import Comparison, Difference, compare
 from cascader.evaluation.evaluation import Evaluation, Filtering
-from cascader.evaluation.metrics import METRICS, Metrics, Ranks, rank_golds
+from cascader.evaluation.metrics import METRICS, Metrics, Ranks, rank_golds, relation_kinds, slices_of
 from cascader.evaluation.protocol import evaluate
-from cascader.evaluation.slices import relation_kinds, slices_of
 
 __all__ = [
     "METRICS",

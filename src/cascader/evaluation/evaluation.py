@@ -12,8 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascader.errors import DataError
-from cascader.evaluation.metrics import CONFIDENCE, METRICS, GoldRanks, Interval, Metrics, Ranks, mean_intervals
-from cascader.evaluation.slices import Labels, slices_of
+from cascader.evaluation.metrics import (
+    CONFIDENCE,
+    METRICS,
+    GoldRanks,
+    Interval,
+    Labels,
+    Metrics,
+    Ranks,
+    mean_intervals,
+    slices_of,
+)
 from cascader.graph import SPLITS, FloatArray, KnowledgeGraph, Queries, Side, SplitName
 from cascader.html import html_table
 from cascader.storage import read_json, read_parquet, versions_of, write_json, write_parquet
