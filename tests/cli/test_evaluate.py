@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from cascader.scoring import ScoreStore
-from cascader.scoring.shards import FileShard
+from cascader.scoring.engine import FileShard
 from cascader.storage import read_parquet
 
 QUICK = ("--set", "epochs=2", "--set", "dim=4")

@@ -18,9 +18,20 @@ import numpy as np
 from cascader.errors import CascaderError, DataError
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.progress import progress
-from cascader.scoring.engine import Call, Engine, LocalEngine, Task
+from cascader.scoring.engine import (
+    SHARD_PAIRS,
+    Call,
+    Engine,
+    FileShard,
+    LocalEngine,
+    MemoryShard,
+    PairKeys,
+    Task,
+    cut,
+    read_shard,
+    score_shard,
+)
 from cascader.scoring.scorer import Scorer
-from cascader.scoring.shards import SHARD_PAIRS, FileShard, MemoryShard, PairKeys, cut, read_shard, score_shard
 from cascader.storage import LOCK, locked, read_json, sha256_of, write_json
 
 #: Computes shards, and yields the position of each once it is done.
