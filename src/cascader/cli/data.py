@@ -12,7 +12,7 @@ from cascader.datasets import CATALOG, Counts, Format, locate, save_graph
 from cascader.errors import DataError
 from cascader.evaluation import relation_kinds
 from cascader.graph import KnowledgeGraph
-from cascader.graph.findings import findings
+from cascader.graph.knowledge_graph import findings
 
 app = typer.Typer(
     help="List, show, check and convert graphs.",
