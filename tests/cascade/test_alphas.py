@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cascader.cascade import Alpha, Cascade, Fusion, TopK, mask_known, rerank
-from cascader.cascade.alphas import ALPHAS, best_sum, ranks_below
+from cascader.cascade.blend import ALPHAS, best_sum, ranks_below
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
 from cascader.evaluation.protocol import iter_blocks

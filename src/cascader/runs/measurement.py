@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from cascader.cascade import Alpha, Cascade, Deadline, MeteredCascade
-from cascader.cascade.alphas import best_reranking, tune_alpha
+from cascader.cascade.blend import best_reranking, tune_alpha
 from cascader.cascade.pruners import TopK
 from cascader.errors import SettingsError
 from cascader.evaluation import Evaluation, Filtering, evaluate

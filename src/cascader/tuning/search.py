@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 
 from cascader.cascade import Cascade, Fusion, Pruned, Scale, Tier, mask_known
-from cascader.cascade.alphas import best_reranking
+from cascader.cascade.blend import best_reranking
 from cascader.cascade.pruners import (
     BudgetedTopK,
     Capped,
