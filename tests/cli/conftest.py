@@ -105,7 +105,7 @@ def small_wordnet():
     except cascader.MissingExtraError as error:
         pytest.skip(str(error))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cascader.datasets.wordnet.read_wordnet", lambda: kg)
+        patch.setattr("cascader.datasets.benchmarks.read_wordnet", lambda: kg)
         yield kg
 
 

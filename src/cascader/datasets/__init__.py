@@ -1,11 +1,11 @@
 """Load graphs by name and from files, and save them in the formats that people use."""
 
+from cascader.datasets.benchmarks import read_wordnet
 from cascader.datasets.catalog import CATALOG, Counts, Dataset
 from cascader.datasets.download import Source, fetch, locate
 from cascader.datasets.files import FORMATS, Format, load_graph, save_graph
 from cascader.datasets.frames import Frame, graph_from_frames, to_frame, triples_of
 from cascader.datasets.triples import Split, split_triples
-from cascader.datasets.wordnet import read_wordnet
 
 __all__ = [
     "CATALOG",

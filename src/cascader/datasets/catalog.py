@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from cascader.datasets import benchmarks, wordnet
+from cascader.datasets import benchmarks
 from cascader.datasets.download import Source, fetch
 from cascader.errors import DataError, StorageError
 from cascader.graph import KnowledgeGraph
@@ -89,7 +89,7 @@ CATALOG = {
             "WordNet places: what is part of what; needs no download",
             "WordNet license: free to use, with its notice",
             None,
-            lambda files: wordnet.read_wordnet(),
+            lambda files: benchmarks.read_wordnet(),
         ),
         Dataset(
             "repodb",

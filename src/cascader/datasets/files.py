@@ -14,8 +14,7 @@ from cascader.datasets import rdf
 from cascader.datasets.archives import ARCHIVE_SUFFIXES, unpack
 from cascader.datasets.catalog import CATALOG
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
-from cascader.datasets.tables import TABLE_SUFFIXES, read_table, write_rows
-from cascader.datasets.texts import Texts, is_text_header
+from cascader.datasets.tables import TABLE_SUFFIXES, Texts, is_text_header, read_table, write_rows
 from cascader.datasets.triples import Index, Split, assemble, read_statements
 from cascader.errors import DataError
 from cascader.graph import SPLITS, KnowledgeGraph, SplitName

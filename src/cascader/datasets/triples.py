@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
-from cascader.datasets.tables import Table, read_table
-from cascader.datasets.texts import Texts
+from cascader.datasets.tables import Table, Texts, read_table
 from cascader.errors import DataError
 from cascader.graph import SPLITS, IntArray, KnowledgeGraph, Triples
 from cascader.graph.arrays import frozen_triples, triple_keys
