@@ -10,7 +10,7 @@ import numpy as np
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.model import FittedModel
-from cascader.models.plausibility.evidence import BINS, Evidence, bins_of, values_at
+from cascader.models.plausibility.evidence import BINS, Evidence, Judgment, Wording, bins_of, values_at
 from cascader.models.plausibility.log_odds import (
     Facts,
     FeatureChanges,
@@ -24,7 +24,6 @@ from cascader.models.plausibility.log_odds import (
     shares_of,
     typical_sums,
 )
-from cascader.models.plausibility.reasons import Judgment, Wording
 from cascader.models.settings import Settings
 from cascader.scoring.scorer import Reason, Scorer
 
