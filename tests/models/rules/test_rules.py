@@ -209,7 +209,7 @@ def test_rules_are_looked_for_from_the_shortest_to_the_longest(world, monkeypatc
     seen = []
     for looks in range(2, 60):
         clock = iter([0.0] * looks)
-        monkeypatch.setattr("cascader.models.rules.mining.time.monotonic", lambda clock=clock: next(clock, 1e9))
+        monkeypatch.setattr("cascader.models.rules.miner.time.monotonic", lambda clock=clock: next(clock, 1e9))
         seen.append(Rules().fit(world, time_limit=10).stopped_)
     stages = list(dict.fromkeys(seen))
     assert stages == [
@@ -237,8 +237,8 @@ def test_the_same_seed_gives_the_same_rules(world):
 
 def test_a_dense_graph_is_sampled_and_said_to_be(monkeypatch):
     """Every two of 40 entities are linked by two relations: a step of a chain may look at 500 ways only."""
-    monkeypatch.setattr("cascader.models.rules.mining._WORK", 500)
-    monkeypatch.setattr("cascader.models.rules.constants._WORK", 500)
+    monkeypatch.setattr("cascader.models.rules.miner._WORK", 500)
+    monkeypatch.setattr("cascader.models.rules.miner._WORK_OF_CONSTANTS", 500)
     names = [f"e{i}" for i in range(40)]
     kg = KnowledgeGraph.from_triples([(a, r, b) for r in "rs" for a in names for b in names if a != b])
     heard = []

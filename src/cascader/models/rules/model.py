@@ -16,7 +16,7 @@ from cascader.models.costs import TrainingCost
 from cascader.models.model import FittedModel
 from cascader.models.rules.application import AppliedRules
 from cascader.models.rules.facts import Facts
-from cascader.models.rules.mining import SAMPLED, STAGES, Mined, Miner
+from cascader.models.rules.miner import SAMPLED, STAGES, Mined, Miner
 from cascader.models.rules.tables import Chains, ConstantRules, RulesOptions, RulesSettings
 from cascader.models.rules.words import Explainer
 from cascader.scoring.scorer import Reason, Scorer

@@ -1,4 +1,8 @@
-"""Find rules in the facts: the short ones first, until all are measured or the time is up."""
+"""Find rules in the facts: the short ones first, until all are measured or the time is up.
+
+Chains are measured one by one; rules with a constant come from one sparse product per relation, which says which
+answers go with the features of an anchor.
+"""
 
 import time
 from collections.abc import Iterator
@@ -7,111 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cascader.graph import IntArray
-from cascader.models.rules.constants import ConstantMiner
-from cascader.models.rules.facts import BANDS, Facts, bands_of
+from cascader.graph import FloatArray, IntArray
+from cascader.models.rules.facts import BANDS, Facts, bands_of, frequent_chains, lookups, rows_of
 from cascader.models.rules.tables import NONE, Chains, ConstantRules, RulesSettings
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-#: Edges looked at for each end of a fact, where chains of two and of three facts are looked for.
-_FAN = {2: 400, 3: 60}
-#: Facts whose ends are linked at the same time, so that memory is bounded.
-_FACTS_AT_ONCE = 250
-
-
-def lookups(facts: Facts, pairs: IntArray, length: int) -> IntArray:
-    """How many pairs of entities are looked up to find the chains of each fact; shape (facts,)."""
-    head_degrees, tail_degrees = (facts.degrees[ends].clip(max=_FAN.get(length, 1)) for ends in pairs.T)
-    return head_degrees * tail_degrees if length == 3 else np.minimum(head_degrees, tail_degrees)
-
-
-class Found(NamedTuple):
-    """Chains that link the ends of facts: which fact, and the directed relations from its first end to its second."""
-
-    places: IntArray  # (found,)
-    steps: IntArray  # (found, length)
-
-
-def frequent_chains(
-    facts: Facts, relation: int, pairs: IntArray, length: int, rng: np.random.Generator
-) -> tuple[IntArray, IntArray]:
-    """The chains of one length that link the pairs of a relation, and how many pairs each links, the most first.
-
-    `pairs` are the heads and tails of facts, (facts, 2). Shapes: (chains, length) and (chains,).
-    """
-    base = facts.direction_count ** np.arange(length - 1, -1, -1)
-    blocks = [pairs[at : at + _FACTS_AT_ONCE] for at in range(0, len(pairs), _FACTS_AT_ONCE)]
-    # Each chain of each pair counts once, however many entities it leads over.
-    codes = [np.empty(0, dtype=np.int64)]
-    for block in blocks:
-        found = _links(facts, relation, block, length, rng)
-        highest = facts.direction_count**length
-        codes.append(np.unique(found.places * highest + found.steps @ base) % highest)
-    chains, counts = np.unique(np.concatenate(codes), return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    return chains[order, None] // base % facts.direction_count, counts[order]
-
-
-def _links(facts: Facts, relation: int, pairs: IntArray, length: int, rng: np.random.Generator) -> Found:
-    heads, tails = pairs.T
-    if length == 1:
-        return _direct(facts, relation, heads, tails)
-    if length == 2:
-        return _over_one(facts, heads, tails, rng)
-    return _over_two(facts, heads, tails, rng)
-
-
-def _direct(facts: Facts, relation: int, heads: IntArray, tails: IntArray) -> Found:
-    places, edges = facts.edges_between(heads, tails)
-    steps = facts.relations[edges]
-    is_other = steps != relation
-    return Found(places[is_other], steps[is_other, None])
-
-
-def _over_one(facts: Facts, heads: IntArray, tails: IntArray, rng: np.random.Generator) -> Found:
-    """From the end with fewer edges, so that no hub is walked away from."""
-    is_swapped = facts.degrees[heads] > facts.degrees[tails]
-    starts, ends = np.where(is_swapped, tails, heads), np.where(is_swapped, heads, tails)
-    places, first = facts.edges_from(starts, _FAN[2], rng)
-    middle = facts.targets[first]
-    pair, second = facts.edges_between(middle, ends[places])
-    steps = np.column_stack([facts.relations[first[pair]], facts.relations[second]])
-    backward = facts.inverses(steps[:, ::-1])
-    return Found(places[pair], np.where(is_swapped[places[pair], None], backward, steps))
-
-
-def _over_two(facts: Facts, heads: IntArray, tails: IntArray, rng: np.random.Generator) -> Found:
-    """Every neighbor of one end with every neighbor of the other."""
-    places, first = facts.edges_from(heads, _FAN[3], rng)
-    keep = facts.targets[first] != tails[places]
-    places, first = places[keep], first[keep]
-    there, last = facts.edges_from(tails, _FAN[3], rng)
-    keep = facts.targets[last] != heads[there]
-    there, last = there[keep], last[keep]
-    one, other = _same_place(places, there)
-    pair, second = facts.edges_between(facts.targets[first[one]], facts.targets[last[other]])
-    one, other = one[pair], other[pair]
-    to_tail = facts.inverses(facts.relations[last[other]])
-    steps = np.column_stack([facts.relations[first[one]], facts.relations[second], to_tail])
-    return Found(places[one], steps)
-
-
-def _same_place(places: IntArray, there: IntArray) -> tuple[IntArray, IntArray]:
-    """All pairs of positions at which two ascending arrays hold the same number; both (pairs,)."""
-    first = np.searchsorted(there, places)
-    counts = np.searchsorted(there, places, side="right") - first
-    ones = np.repeat(np.arange(len(places)), counts)
-    others = np.arange(len(ones)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
-    return ones, others
-
 
 #: The most pairs of entities that are looked up to find the chains of a relation: beyond that, facts are sampled.
 _LOOKUPS = 1_000_000
 #: The most multiplications for one step of one chain: beyond that, fewer anchors are looked at.
 _WORK = 400_000
 _ANCHORS = 20_000
+#: The most multiplications for the product of one relation: beyond that, fewer anchors are looked at.
+_WORK_OF_CONSTANTS = 20_000_000
 #: Chains of a relation that are measured before it is the next one's turn.
 _TURN = 40
 #: What is looked for in turn, by name; nothing, if all was looked for.
@@ -290,3 +203,92 @@ class Miner:
         chains = chains[order]
         place = np.arange(len(chains)) - np.searchsorted(chains.targets, chains.targets)
         return chains[place < self.settings.max_chains]
+
+
+class ConstantMiner:
+    """Counts, for one graph, how often features and answers go together."""
+
+    def __init__(self, facts: Facts, settings: RulesSettings) -> None:
+        self.facts, self.settings = facts, settings
+        self.keys = _shared_keys(facts, settings.min_support)
+        self.features = facts.features(self.keys)  # (entities, features)
+        self.reaches = self.features.sum(axis=0)  # (features,)
+        self.has_sampled = False
+
+    def mine(self, target: int) -> ConstantRules:
+        """The rules for one directed relation, the most confident of them."""
+        anchors = self._anchors(target)
+        links, features = self.facts.links(target)[anchors], self.features[anchors]
+        least = self.settings.min_support
+        links, features = _frequent(links, least), _frequent(features, least)
+        together = (features.T.tocsr() @ links).tocoo()  # (features, entities)
+        is_often = together.data >= least
+        places, constants = together.row[is_often], together.col[is_often]
+        supports, bodies = together.data[is_often], features.sum(axis=0)[places]
+        rules = self._rules(target, places, constants, supports, bodies, len(anchors))
+        return self._best(self._leaving_out(target, links, rules))
+
+    def _anchors(self, target: int) -> IntArray:
+        """All anchors of a relation, or a sample of them where there are too many features and answers."""
+        anchors = self.facts.anchors(target)
+        work = (np.diff(self.facts.links(target).indptr) * np.diff(self.features.indptr))[anchors]
+        if work.sum() <= _WORK_OF_CONSTANTS:
+            return anchors
+        self.has_sampled = True
+        order = np.random.default_rng([self.settings.seed, target]).permutation(len(anchors))
+        return np.sort(anchors[order[work[order].cumsum() <= _WORK_OF_CONSTANTS]])
+
+    def _rules(
+        self,
+        target: int,
+        places: IntArray,
+        constants: IntArray,
+        supports: FloatArray,
+        bodies: FloatArray,
+        anchor_count: int,
+    ) -> ConstantRules:
+        relations, entities = np.divmod(self.keys[places], self.facts.entity_count + 1)
+        share = anchor_count / max(len(self.facts.anchors(target)), 1)
+        return ConstantRules(
+            np.full(len(places), target, dtype=np.int32),
+            relations.astype(np.int32),
+            entities.astype(np.int32) - 1,
+            constants.astype(np.int32),
+            supports.astype(np.float32),
+            bodies.astype(np.float32),
+            (self.reaches[places] * share).astype(np.float32),
+        )
+
+    def _leaving_out(self, target: int, links: "csr_array", rules: ConstantRules) -> ConstantRules:
+        """Leave each fact out of its own evidence: it says neither that the anchor has this answer nor that it has any.
+
+        Where the feature is any other answer of the asked relation, only anchors with two or more can support it.
+        """
+        own = rules.relations == target
+        answers = np.diff(links.indptr)[rows_of(links)]
+        several = np.bincount(links.indices[answers > 1], minlength=links.shape[1])[rules.constants]
+        alone = np.bincount(links.indices[answers == 1], minlength=links.shape[1])[rules.constants]
+        is_any = own & (rules.entities == NONE)
+        rules.supports[is_any] = several[is_any]
+        rules.bodies[is_any] -= alone[is_any]
+        rules.reaches[is_any] -= alone[is_any]
+        return rules[~(own & (rules.entities == rules.constants)) & (rules.supports >= self.settings.min_support)]
+
+    def _best(self, rules: ConstantRules) -> ConstantRules:
+        confidences = rules.supports / (np.minimum(rules.bodies, rules.reaches) + self.settings.prior_count)
+        return rules[np.sort(np.argsort(-confidences, kind="stable")[: self.settings.max_constants])]
+
+
+def _shared_keys(facts: Facts, least: int) -> IntArray:
+    """The features that at least so many entities have, ascending; shape (features,)."""
+    keys, counts = np.unique(facts.feature_keys(facts.relations, facts.targets), return_counts=True)
+    anything = facts.feature_keys(np.arange(facts.direction_count), np.full(facts.direction_count, NONE))
+    return np.union1d(keys[counts >= least], anything)
+
+
+def _frequent(matrix: "csr_array", least: int) -> "csr_array":
+    """The same matrix without the columns that have too few entries to support a rule."""
+    kept = matrix.copy()
+    kept.data = kept.data * (matrix.sum(axis=0) >= least)[matrix.indices]
+    kept.eliminate_zeros()
+    return kept
