@@ -13,6 +13,7 @@ from .datasets import graph_from_frames as graph_from_frames
 from .datasets import load_graph as load_graph
 from .datasets import save_graph as save_graph
 from .datasets import to_frame as to_frame
+from .display import Event as Event
 from .errors import CascaderError as CascaderError
 from .errors import DataError as DataError
 from .errors import EngineError as EngineError
@@ -27,7 +28,6 @@ from .evaluation import Evaluation as Evaluation
 from .evaluation import Metrics as Metrics
 from .evaluation import compare as compare
 from .evaluation import evaluate as evaluate
-from .events import Event as Event
 from .graph import Candidates as Candidates
 from .graph import Entity as Entity
 from .graph import KnowledgeGraph as KnowledgeGraph

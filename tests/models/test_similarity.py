@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from cascader.display import listening
 from cascader.errors import DataError, NotFittedError, SettingsError
-from cascader.events import listening
 from cascader.graph import Entity, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.similarity import Similarity
 from cascader.models.similarity.regression import Features, closed_form, nearest_neighbors

@@ -12,10 +12,10 @@ import numpy as np
 
 from cascader.cascade.blend import Alpha, Fusion, blend_all, mask_known, rerank
 from cascader.cascade.pruners import Pruner
+from cascader.display import html_table
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Candidates, FloatArray, Queries
 from cascader.graph.arrays import positions_within
-from cascader.html import html_table
 from cascader.scoring import Scorer, reads_pairs
 
 

@@ -10,8 +10,8 @@ import typer
 import cascader
 from cascader.cli import data, demo, evaluate, fit, predict, views
 from cascader.cli.console import echo, echo_error, echo_table
+from cascader.display import Event, listening
 from cascader.errors import CascaderError
-from cascader.events import Event, listening
 
 app = typer.Typer(
     name="cascader",

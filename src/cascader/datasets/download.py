@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
+from cascader.display import progress
 from cascader.errors import DataError, StorageError
-from cascader.progress import progress
 from cascader.storage import CACHE_VARIABLE, cache_folder, sha256_of
 
 logger = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from cascader.display import html_table
 from cascader.errors import DataError
 from cascader.evaluation.evaluation import Evaluation
 from cascader.evaluation.metrics import CONFIDENCE, METRICS, Interval, mean_intervals, paired_p_values
-from cascader.html import html_table
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from cascader.display import html_table
 from cascader.errors import DataError
 from cascader.evaluation.metrics import (
     CONFIDENCE,
@@ -24,7 +25,6 @@ from cascader.evaluation.metrics import (
     slices_of,
 )
 from cascader.graph import SPLITS, FloatArray, KnowledgeGraph, Queries, Side, SplitName
-from cascader.html import html_table
 from cascader.storage import read_json, read_parquet, versions_of, write_json, write_parquet
 
 #: Whose true answers do not count against the gold one: those of all splits, as is usual, or, when valid is evaluated,

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cascader.display import html_table
 from cascader.errors import DataError
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
-from cascader.html import html_table
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from cascader.display import progress
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.evaluation import FILTERINGS, Evaluation, Filtering
 from cascader.evaluation.metrics import GoldRanks, Ranks, rank_golds
 from cascader.graph import SPLITS, Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries, SplitName
-from cascader.progress import progress
 from cascader.scoring.scorer import Scorer
 
 #: The most memory for one block of dense scores, so that memory does not grow with the number of queries.

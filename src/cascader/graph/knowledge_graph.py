@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from cascader.display import html_table
 from cascader.errors import DataError
 from cascader.graph.arrays import IntArray, Triples, frozen_triples, triple_keys
 from cascader.graph.names import NameIndex
 from cascader.graph.queries import KnownAnswers, Queries, Side
-from cascader.html import html_table
 
 SplitName = Literal["train", "valid", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from cascader.display import Listener, emit, listening, log_to
 from cascader.durations import format_duration
-from cascader.events import Listener, emit, listening, log_to
 from cascader.graph import KnowledgeGraph
 from cascader.models.model import Model
 from cascader.models.registry import model_class

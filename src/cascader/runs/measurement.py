@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from cascader.cascade import Alpha, Cascade, Deadline, MeteredCascade
 from cascader.cascade.blend import best_reranking, tune_alpha
 from cascader.cascade.pruners import TopK
+from cascader.display import emit
 from cascader.errors import SettingsError
 from cascader.evaluation import Evaluation, Filtering, evaluate
-from cascader.events import emit
 from cascader.graph import KnowledgeGraph, Queries, SplitName
 from cascader.models.model import Model
 from cascader.scoring import Scorer

@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any, overload
 
 from cascader.cascade import Trace
+from cascader.display import html_table
 from cascader.graph import Entity, Relation, Side
-from cascader.html import html_table
 from cascader.runs.reasons import TierReason
 
 #: In a table, the first reason for an answer is cut to this length.

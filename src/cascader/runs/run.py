@@ -11,10 +11,10 @@ import numpy as np
 
 from cascader.cascade import Cascade
 from cascader.datasets import Frame
+from cascader.display import html_table
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation import Evaluation, Filtering
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side, SplitName
-from cascader.html import html_table
 from cascader.models.model import Model
 from cascader.models.registry import load_model
 from cascader.runs.folder import RunFolder

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from cascader.display import no_progress
 from cascader.errors import CascaderError, DataError, EngineError, SettingsError, TrainingError
 from cascader.graph import Candidates, FloatArray, IntArray, Queries
-from cascader.progress import no_progress
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_arrays, write_arrays
 

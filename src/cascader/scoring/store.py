@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cascader.display import progress
 from cascader.errors import CascaderError, DataError
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
-from cascader.progress import progress
 from cascader.scoring.engine import (
     SHARD_PAIRS,
     Call,

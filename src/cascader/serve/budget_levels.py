@@ -9,8 +9,8 @@ from math import ceil
 import numpy as np
 
 from cascader.cascade import Cascade
+from cascader.display import progress
 from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
-from cascader.progress import progress
 from cascader.runs import Predictor, Run
 from cascader.scoring import PairKeys, ScoreStore, StoredScorer, WriteBehind
 from cascader.scoring.scorer import Scorer

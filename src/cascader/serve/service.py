@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from cascader.cascade import Deadline, Trace
+from cascader.display import no_progress
 from cascader.errors import CascaderError, DataError, UnknownNameError
 from cascader.graph import Entity, IntArray, Queries
 from cascader.models.text.text_model import phrase_of, text_of
-from cascader.progress import no_progress
 from cascader.runs import Prediction, Predictions, Predictor, Run, TierReason, Verdict
 from cascader.serve.batcher import Batcher, Batching, LateError
 from cascader.serve.budget_levels import BudgetLevel, CountingScorer, budget_levels, within_pairs, within_seconds

@@ -20,10 +20,10 @@ from cascader.cascade.pruners import (
     TopK,
     score_in_blocks,
 )
+from cascader.display import progress
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import mean_reciprocal_rank, reciprocal_ranks
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
-from cascader.progress import progress
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
 from cascader.tuning.result import Trial, TuningResult

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from cascader.display import listening
 from cascader.errors import DataError, NotFittedError, SettingsError
-from cascader.events import listening
 from cascader.graph import Candidates, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.rules import Rules
 from cascader.models.rules.tables import NONE

@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from cascader.display import emit
 from cascader.durations import format_duration, parse_duration
 from cascader.errors import DataError
-from cascader.events import emit
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.costs import TrainingCost
 from cascader.models.model import FittedModel

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 
+from cascader.display import emit
 from cascader.durations import format_duration, parse_duration
 from cascader.errors import DataError
-from cascader.events import emit
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.arrays import triple_keys
 from cascader.models.model import FittedModel

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cascader.display import emit
 from cascader.durations import format_duration
 from cascader.errors import SettingsError
-from cascader.events import emit
 from cascader.graph import FloatArray, IntArray, KnownAnswers, Queries
 from cascader.graph.arrays import offsets_of, positions_within
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from cascader.cascade.blend import best_reranking
 from cascader.cascade.pruners import TopK
+from cascader.display import progress
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
@@ -23,7 +24,6 @@ from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
 from cascader.models.text.settings import CrossObjective, PairSettings
 from cascader.models.text.text_model import GraphTexts, TextModel, Tokens, text_of, under_prefix, with_prefix
 from cascader.models.training import Schedule, Trainable
-from cascader.progress import progress
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_tensors, write_tensors
 

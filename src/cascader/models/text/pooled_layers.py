@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, layer_norm, normalize
 
+from cascader.display import progress
 from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.models.text.base_model import BaseModel, Layer
 from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
@@ -21,7 +22,6 @@ from cascader.models.text.split_encoder import States, padded, token_batches
 from cascader.models.text.text_model import GraphTexts
 from cascader.models.text.towers import small_network
 from cascader.models.training.optimization import softmax_loss
-from cascader.progress import progress
 
 _ATTENDED_AT_ONCE = 8192
 _DIM, _HIDDEN, _DROPOUT = 256, 512, 0.3

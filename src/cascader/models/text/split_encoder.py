@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from cascader.display import progress
 from cascader.errors import SettingsError
 from cascader.graph import IntArray
 from cascader.graph.arrays import offsets_of
 from cascader.models.text.base_model import BaseModel, Layer
 from cascader.models.text.text_model import Tokens
-from cascader.progress import progress
 
 TOKENS_AT_ONCE = 4096
 

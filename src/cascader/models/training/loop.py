@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from cascader.display import progress
 from cascader.errors import DataError, TrainingError
-from cascader.progress import progress
 from cascader.storage import read_tensors, write_tensors
 
 if TYPE_CHECKING:

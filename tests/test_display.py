@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cascader.progress import progress
+from cascader.display import progress
 
 
 class Terminal(io.StringIO):
