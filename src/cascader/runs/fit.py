@@ -17,8 +17,7 @@ from cascader.models.model import Model
 from cascader.models.registry import model_class
 from cascader.models.training import TrainingHistory
 from cascader.runs.folder import RunFolder
-from cascader.runs.plan import FitPlan, check_same, load_plan, make_plan, save_plan
-from cascader.runs.request import FitRequest, fit_request
+from cascader.runs.plan import FitPlan, FitRequest, check_same, fit_request, load_plan, make_plan, save_plan
 from cascader.runs.run import Run, load_run
 from cascader.scoring import Scorer
 from cascader.tuning.weights import best_weighted_sum
