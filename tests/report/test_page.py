@@ -7,7 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from cascader.report import analyze, write_report
-from cascader.report.plots import Chart, Series, draw
+from cascader.report.report import draw
+from cascader.report.section import Chart, Series
 from cascader.tuning import TuningResult
 from tests.report.conftest import EVIL
 

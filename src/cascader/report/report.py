@@ -1,10 +1,18 @@
-"""The numbers of a report, and the page that is drawn from them alone."""
+"""The numbers of a report, and the page that is drawn from them alone.
 
+Charts are inline SVG: colors come from the page, text stays text, and equal charts give equal bytes.
+"""
+
+import io
+import logging
 import math
+import re
+import warnings
 from collections.abc import Mapping, Sequence
+from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,13 +20,15 @@ import cascader
 from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
 from cascader.report.inputs import ReportInputs
-from cascader.report.plots import draw
-from cascader.report.section import Numbers
+from cascader.report.section import SERIES_COLORS, Chart, Look, Numbers, Series
 from cascader.report.sections import compute_sections, write_sections
 from cascader.scoring.scorer import Scorer
 from cascader.storage import write_json, write_text
 from cascader.tuning import TuningResult
 from cascader.tuning.calibration import Calibration
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMAT = 1
 
@@ -100,3 +110,111 @@ def render(numbers: Numbers) -> str:
 
 def _text(name: str) -> str:
     return files("cascader.report").joinpath(name).read_text(encoding="utf-8")
+
+
+# Charts.
+
+#: Two columns of longer names would not fit below a chart.
+_LONG_NAME = 30
+_LINE_INCHES = 0.17
+_INCHES = (4.4, 3.4)
+_FEW_DECADES = 300  # a log axis that spans less than this factor has room for more tick labels
+#: Placeholders for colors that the page defines, light and dark; matplotlib insists on real colors.
+_CODES = {
+    "currentColor": "#010203",
+    **{f"var(--series-{number})": f"#a1b2c{number}" for number in range(SERIES_COLORS)},
+}
+_INK = _CODES["currentColor"]
+_SETTINGS: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a name may contain a dollar sign
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    **{f"{part}.color": _INK for part in ("text", "xtick", "ytick", "grid")},
+    **{f"axes.{part}": _INK for part in ("edgecolor", "labelcolor")},
+    "axes.grid": True,
+    "grid.alpha": 0.15,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+}
+_LOOKS: dict[Look, dict[str, Any]] = {
+    "marked": {"marker": "o"},
+    "plain": {},
+    "dashed": {"linestyle": "--", "linewidth": 1.2},
+    "marks": {"linestyle": "none", "marker": "o", "markersize": 9, "markeredgewidth": 1.5},
+}
+
+
+def draw(chart: Chart) -> str:
+    """Draw a chart as an svg element that can be embedded in the page as it is."""
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it announces its search for fonts
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    written = io.StringIO()
+    settings: Any = {**_SETTINGS, "svg.hashsalt": chart.name}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # the browser will find a font that has it
+        columns = 1 if max((len(series.label) for series in chart.series), default=0) > _LONG_NAME else 2
+        width, height = _INCHES
+        extra = _LINE_INCHES * len(chart.series) if columns == 1 else 0.0
+        figure = Figure(figsize=(width, height + extra), layout="constrained")
+        axes = figure.add_subplot()
+        for series in chart.series:
+            _add(axes, series)
+        _label(axes, chart)
+        if len(chart.series) > 1:
+            figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+    return _in_page(written.getvalue(), chart)
+
+
+def _add(axes: "Axes", series: Series) -> None:
+    color = _INK if series.color is None else _CODES[f"var(--series-{series.color % SERIES_COLORS})"]
+    look = dict(_LOOKS[series.look])
+    if series.look == "marks":
+        look |= {"markerfacecolor": "none", "markeredgecolor": color}
+    axes.plot(list(series.x), list(series.y), color=color, label=_printable(series.label), **look)
+    if series.spread:
+        lows, highs = zip(*series.spread, strict=True)
+        axes.fill_between(list(series.x), lows, highs, color=color, alpha=0.15, linewidth=0)
+
+
+def _label(axes: "Axes", chart: Chart) -> None:
+    from matplotlib.ticker import LogLocator
+
+    axes.set_xlabel(chart.x_label)
+    axes.set_ylabel(chart.y_label)
+    axes.set_xscale(chart.x_scale)
+    if chart.x_scale == "log":
+        low, high = axes.get_xlim()
+        steps = (1, 2, 5) if high < _FEW_DECADES * low else (1,)
+        axes.xaxis.set_major_locator(LogLocator(subs=steps))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+        axes.xaxis.set_minor_formatter(lambda *_: "")
+    if chart.x_ticks:
+        axes.set_xticks(range(len(chart.x_ticks)), [_printable(tick) for tick in chart.x_ticks])
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _in_page(svg: str, chart: Chart) -> str:
+    """Strip what only a standalone file needs, make ids unique, and add the page's colors and font and a title."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*|<style.*?</style>\s*|<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    box = re.search(r'viewBox="([^"]*)"', svg)
+    assert box is not None  # noqa: S101 - matplotlib always writes one
+    title = f"{chart.name}-title"
+    opening = f'<svg viewBox="{box[1]}" role="img" aria-labelledby="{title}"><title id="{title}">'
+    svg = opening + escape(chart.title) + "</title>" + svg[svg.index(">") + 1 :]
+    svg = re.sub(r'(?<=\bid=")(?!' + re.escape(title) + ")", f"{chart.name}-", svg)
+    svg = re.sub(r'xlink:href="#', f'href="#{chart.name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{chart.name}-", svg)
+    svg = re.sub(r"""'DejaVu Sans'[^;"]*""", "system-ui, sans-serif", svg)
+    for name, code in _CODES.items():
+        svg = svg.replace(code, name)
+    return svg.strip()

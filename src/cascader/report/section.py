@@ -1,22 +1,51 @@
-"""The building blocks of a section: text, figures and tables, and how numbers, tiers and pruners are written."""
+"""The building blocks of a section: text, charts and tables, and how numbers, tiers and pruners are written."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from cascader.graph import FloatArray
 from cascader.report.inputs import ReportInputs
-from cascader.report.plots import Chart
 
 #: A section's numbers as `report.json` holds them.
 Numbers = Mapping[str, Any]
+Scale = Literal["linear", "log"]
+#: A line with markers, a plain line, a dashed line, or markers alone.
+Look = Literal["marked", "plain", "dashed", "marks"]
 
+#: The page defines this many colors, light and dark.
+SERIES_COLORS = 6
 _MIN_SAMPLES = 3  # a line through two points always fits
 #: The order and colors of the kinds we know; others follow by name.
 _KNOWN_KINDS = ("top_k", "static", "dynamic", "conformal", "budgeted")
 _LABELS = {"top_k": "same for all"}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one color: a number, counted modulo SERIES_COLORS, or None for the color of the text."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    color: int | None
+    look: Look = "marked"
+    spread: Sequence[tuple[float, float]] = ()  # the lower and upper end of the band at each point
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What to draw; `name` must be unique on the page, and `title` is what a screen reader says."""
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    x_scale: Scale = "linear"
+    x_ticks: Sequence[str] = ()  # labels for x = 0, 1, 2, … where x is a category
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cascader.report.inputs import ReportInputs
-from cascader.report.plots import Chart, Series
 from cascader.report.section import (
     Cell,
+    Chart,
     Figure,
     Numbers,
     Part,
     Section,
+    Series,
     Table,
     colors_by_kind,
     joined,

@@ -10,8 +10,19 @@ from cascader.evaluation import Evaluation
 from cascader.evaluation.protocol import iter_blocks
 from cascader.graph import BoolArray, FloatArray, Queries
 from cascader.report.inputs import ReportInputs
-from cascader.report.plots import Chart, Series
-from cascader.report.section import Figure, Numbers, Part, Section, Table, coefficient_text, joined, pearson, skipped
+from cascader.report.section import (
+    Chart,
+    Figure,
+    Numbers,
+    Part,
+    Section,
+    Series,
+    Table,
+    coefficient_text,
+    joined,
+    pearson,
+    skipped,
+)
 
 
 def correlations_numbers(inputs: ReportInputs) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from cascader.cascade import Cascade
 from cascader.cascade.pruners import Pruner, score_in_blocks
 from cascader.cascade.pruners.dynamic import CALIBRATION_SHARE
 from cascader.report.inputs import ReportInputs, kind_of, target_share, uncapped
-from cascader.report.plots import Chart, Series
 from cascader.report.section import (
     Cell,
+    Chart,
     Figure,
     Numbers,
     Part,
     Section,
+    Series,
     Table,
     colors_by_kind,
     joined,

@@ -9,13 +9,14 @@ from cascader.cascade import Alpha, Cascade
 from cascader.evaluation.protocol import iter_blocks, mean_reciprocal_rank
 from cascader.graph import BoolArray, FloatArray, IntArray
 from cascader.report.inputs import ReportInputs, describe_pruner, kind_of
-from cascader.report.plots import Chart, Series
 from cascader.report.section import (
     Cell,
+    Chart,
     Figure,
     Numbers,
     Part,
     Section,
+    Series,
     Table,
     coefficient_text,
     joined,
