@@ -62,7 +62,7 @@ def run(monkeypatch, capsys):
 def costs_are_measured_in_a_moment():
     """A plan times each tier's steps for 0.4 s; how well it predicts is tested in tests/runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cascader.models.costs._SECONDS", 0.02)
+        patch.setattr("cascader.models.training._SECONDS_TIMED", 0.02)
         yield
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 # Loaded here, once, and not in every child.
 from transformers import BertModel, PreTrainedTokenizerFast  # noqa: F401
 
-import cascader.models.costs as costs
 import cascader.models.embeddings
 import cascader.models.text
+import cascader.models.training as training
 import cascader.runs  # noqa: F401
 from cascader.cli.app import app
-from cascader.models.training import loop
 
 
 def fit(command: list[str], folder: Path, seconds: float) -> bool:
@@ -39,8 +38,8 @@ def fit(command: list[str], folder: Path, seconds: float) -> bool:
 
 def main(into: Path, seed: int, kills: int, command: list[str]) -> None:
     """Fit once undisturbed, then killed so often; a run that is done before the last kill is followed by another."""
-    loop._SECONDS_BETWEEN_CHECKPOINTS = 0
-    costs._SECONDS = 0.02
+    training._SECONDS_BETWEEN_CHECKPOINTS = 0
+    training._SECONDS_TIMED = 0.02
     draw = random.Random(seed)
     started = time.monotonic()
     assert fit(command, into / "whole", float("inf"))

@@ -18,13 +18,12 @@ MAIN = """
 import json, os, resource, sys
 import cascader.runs
 from transformers import BertModel, PreTrainedTokenizerFast  # loaded here, once, and not in every child
-import cascader.models.costs as costs
-import cascader.models.training.loop as loop
+import cascader.models.training as training
 from cascader.cli import main
-from cascader.models.training.loop import Checkpoint
+from cascader.models.training import Checkpoint
 
-loop._SECONDS_BETWEEN_CHECKPOINTS = 0
-costs._SECONDS = 0.02
+training._SECONDS_BETWEEN_CHECKPOINTS = 0
+training._SECONDS_TIMED = 0.02
 save, folder = Checkpoint.save, sys.argv[1]
 
 def save_and_fill_the_disk(self, tensors, progress):

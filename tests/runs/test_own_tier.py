@@ -10,9 +10,8 @@ from fastapi.testclient import TestClient
 
 import cascader
 from cascader import Candidates, DataError, KnowledgeGraph, Queries, SettingsError
-from cascader.models.costs import TrainingCost
 from cascader.models.settings import Settings
-from cascader.models.training import TrainingHistory
+from cascader.models.training import TrainingCost, TrainingHistory
 from cascader.serve import create_app
 
 

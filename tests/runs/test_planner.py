@@ -8,14 +8,13 @@ import torch
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
-from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
 from cascader.models.embeddings import RESCAL, ComplEx
 from cascader.models.settings import PRESETS
 from cascader.models.text import CrossEncoder, DualEncoder
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.dry_run import BlankEncoder
 from cascader.models.text.text_model import GraphTexts
-from cascader.models.training import train
+from cascader.models.training import TrainingCost, seconds_for, seconds_per_step, train
 from cascader.runs.planner import MeasuredCosts, choose, split_budget
 
 TIERS = ("kge", "dual", "cross")

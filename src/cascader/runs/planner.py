@@ -9,8 +9,8 @@ from cascader.cascade import Cascade
 from cascader.cascade.blend import best_reranking
 from cascader.cascade.pruners import TopK
 from cascader.graph import KnowledgeGraph, Queries
-from cascader.models.costs import TrainingCost, seconds_for
 from cascader.models.model import Model
+from cascader.models.training import TrainingCost, seconds_for
 from cascader.scoring import Scorer, StoredScorer, reads_pairs
 from cascader.tuning import READ_TOP, split_valid, trial_count
 from cascader.tuning.calibration import CALIBRATION_TRIPLES, calibrate

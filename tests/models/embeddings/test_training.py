@@ -133,7 +133,7 @@ def test_the_same_seed_gives_the_same_vectors_and_another_gives_others():
     ids=["complex", "sampled", "transe", "rescal"],
 )
 def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(model, settings, tmp_path, monkeypatch):
-    monkeypatch.setattr("cascader.models.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    monkeypatch.setattr("cascader.models.training._SECONDS_BETWEEN_CHECKPOINTS", 0)
     kg, kind = line(), EMBEDDINGS[model]
     options = {"dim": 8, "batch_size": 16, "patience": 99, "valid_every": 2, **settings}
     whole = kind(epochs=8, **options).fit(kg)
@@ -146,10 +146,10 @@ def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(model, settings, tmp_
 
 KILLED = """
 import sys
-import cascader.models.training.loop as loop
+import cascader.models.training as training
 from cascader.models.embeddings import ComplEx
 from tests.models.embeddings.test_training import line
-loop._SECONDS_BETWEEN_CHECKPOINTS = 0
+training._SECONDS_BETWEEN_CHECKPOINTS = 0
 ComplEx(dim=8, epochs=3000, batch_size=4, patience=9999, valid_every=50).fit(line(60), folder=sys.argv[1])
 """
 
@@ -200,7 +200,7 @@ class TestBadInput:
             EMBEDDINGS["rescal"](dim=100_000).fit(toy)
 
     def test_a_learning_rate_that_diverges_keeps_the_last_good_checkpoint(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("cascader.models.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+        monkeypatch.setattr("cascader.models.training._SECONDS_BETWEEN_CHECKPOINTS", 0)
         good = EmbeddingTraining.train_epoch
         monkeypatch.setattr(
             EmbeddingTraining, "train_epoch", lambda self, epoch: math.nan if epoch == 3 else good(self, epoch)
@@ -230,7 +230,7 @@ class TestBadInput:
             ComplEx(dim=5, epochs=2).fit(toy, folder=tmp_path)
 
     def test_a_checkpoint_of_another_version_or_a_broken_one(self, toy, tmp_path, monkeypatch):
-        monkeypatch.setattr("cascader.models.training.loop.FORMAT", 99)
+        monkeypatch.setattr("cascader.models.training.FORMAT", 99)
         ComplEx(dim=4, epochs=1).fit(toy, folder=tmp_path)
         monkeypatch.undo()
         with pytest.raises(

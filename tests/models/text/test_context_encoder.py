@@ -46,7 +46,7 @@ def test_it_learns_train_by_heart(tiny_model):
 
 
 def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(toy, settings, tmp_path, monkeypatch):
-    monkeypatch.setattr("cascader.models.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    monkeypatch.setattr("cascader.models.training._SECONDS_BETWEEN_CHECKPOINTS", 0)
     long = {**settings, "patience": 99}
     whole = ContextEncoder(**{**long, "epochs": 6}).fit(toy)
     ContextEncoder(**{**long, "epochs": 3}).fit(toy, folder=tmp_path)

@@ -78,7 +78,7 @@ def test_it_learns_which_texts_can_be_answers(three_layers, settings):
 
 
 def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(toy, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("cascader.models.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    monkeypatch.setattr("cascader.models.training._SECONDS_BETWEEN_CHECKPOINTS", 0)
     earlier = Frequency().fit(toy)
     long = {**kind, "patience": 99}
     whole = CrossEncoder(**{**long, "rounds": 6}).fit(toy, earlier=earlier)

@@ -10,11 +10,11 @@ from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.evaluation import evaluate
 from cascader.graph import Entity, KnowledgeGraph, Queries
 from cascader.models import Frequency
+from cascader.models.optimization import hard_negatives
 from cascader.models.plausibility import Plausibility
 from cascader.models.text import DualEncoder, DualSettings
 from cascader.models.text.text_encoder import CachedEncoder
 from cascader.models.text.towers import DualTraining, StarTowers, build_towers
-from cascader.models.training.optimization import hard_negatives
 from tests.contracts import ModelContract
 from tests.models.embeddings.test_training import line
 
@@ -65,7 +65,7 @@ def test_it_learns_train_by_heart(tiny_model, settings):
 
 
 def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(toy, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("cascader.models.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    monkeypatch.setattr("cascader.models.training._SECONDS_BETWEEN_CHECKPOINTS", 0)
     long = {**kind, "patience": 99}
     whole = DualEncoder(**{**long, "epochs": 6}).fit(toy)
     DualEncoder(**{**long, "epochs": 3}).fit(toy, folder=tmp_path)

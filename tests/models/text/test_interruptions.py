@@ -40,10 +40,10 @@ import os, random, signal, sys, time
 from pathlib import Path
 import cascader.runs
 from transformers import BertModel, PreTrainedTokenizerFast  # loaded here, once, and not in every child
-import cascader.models.training.loop as loop
+import cascader.models.training as training
 from tests.models.text.test_interruptions import TIERS, train
 
-loop._SECONDS_BETWEEN_CHECKPOINTS = 0
+training._SECONDS_BETWEEN_CHECKPOINTS = 0
 tiny_model, folder, draw = sys.argv[1], Path(sys.argv[2]), random.Random(int(sys.argv[3]))
 for name in TIERS:
     child = os.fork()

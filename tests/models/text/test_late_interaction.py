@@ -69,7 +69,7 @@ def test_it_learns_train_by_heart(tiny_model):
 
 
 def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(toy, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("cascader.models.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    monkeypatch.setattr("cascader.models.training._SECONDS_BETWEEN_CHECKPOINTS", 0)
     long = {**kind, "patience": 99}
     whole = LateInteraction(**{**long, "epochs": 6}).fit(toy)
     LateInteraction(**{**long, "epochs": 3}).fit(toy, folder=tmp_path)

@@ -38,7 +38,7 @@ class TestAsAModel(ModelContract):
 
 
 def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(toy, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("cascader.models.training.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    monkeypatch.setattr("cascader.models.training._SECONDS_BETWEEN_CHECKPOINTS", 0)
     earlier, long = Frequency().fit(toy), {**kind, "patience": 99}
     whole = PooledEncoder(**{**long, "rounds": 6}).fit(toy, earlier=earlier)
     PooledEncoder(**{**long, "rounds": 3}).fit(toy, folder=tmp_path, earlier=earlier)

@@ -14,15 +14,15 @@ from cascader.errors import SettingsError
 from cascader.evaluation import evaluate
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.arrays import positions_within
-from cascader.models.costs import TrainingCost, seconds_for, seconds_per_step
 from cascader.models.embeddings.embedding import Embedding
-from cascader.models.training.optimization import (
+from cascader.models.optimization import (
     GradientTraining,
     is_negative,
     sample_entities,
     self_adversarial,
     softmax_loss,
 )
+from cascader.models.training import TrainingCost, seconds_for, seconds_per_step
 
 #: To time a training on a large graph, a sample is enough: a batch is no slower for the triples outside of it.
 _TIMED_TRIPLES = 20_000

@@ -12,13 +12,13 @@ from cascader.display import emit
 from cascader.durations import format_duration, parse_duration
 from cascader.errors import DataError
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.models.costs import TrainingCost
 from cascader.models.model import FittedModel
 from cascader.models.rules.application import AppliedRules
 from cascader.models.rules.facts import Facts
 from cascader.models.rules.miner import SAMPLED, STAGES, Mined, Miner
 from cascader.models.rules.tables import Chains, ConstantRules, RulesOptions, RulesSettings
 from cascader.models.rules.words import Explainer
+from cascader.models.training import TrainingCost
 from cascader.scoring.scorer import Reason, Scorer
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
+from cascader.models.optimization import GradientTraining, trainable_parameters
 from cascader.models.text.context_towers import ContextTowers, Facts, Texts
 from cascader.models.text.settings import ContextSettings
 from cascader.models.text.split_encoder import States
-from cascader.models.training.optimization import GradientTraining, trainable_parameters
 
 #: Batches are made of questions of similar length, from this many batches' worth at a time.
 _BATCHES_SORTED = 16

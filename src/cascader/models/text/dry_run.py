@@ -11,13 +11,13 @@ import torch
 
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.graph.arrays import offsets_of
-from cascader.models.costs import seconds_for
+from cascader.models.optimization import hard_negatives
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.pairs import PairEncoder
 from cascader.models.text.split_encoder import TOKENS_AT_ONCE, FrozenLayers, States, token_batches
 from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.text_model import Tokens
-from cascader.models.training.optimization import hard_negatives
+from cascader.models.training import seconds_for
 from cascader.scoring.scorer import Scorer
 
 #: Texts that are read to see how long it takes, from the shortest to the longest.

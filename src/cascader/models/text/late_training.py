@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
-from cascader.models.plausibility import Plausibility
-from cascader.models.text.late_tokens import QuestionTokens, TokenMatcher, TokenRows, by_length, learned_matches
-from cascader.models.text.settings import LateSettings
-from cascader.models.training.optimization import (
+from cascader.models.optimization import (
     GradientTraining,
     hard_negatives,
     sample_entities,
     softmax_loss,
     trainable_parameters,
 )
+from cascader.models.plausibility import Plausibility
+from cascader.models.text.late_tokens import QuestionTokens, TokenMatcher, TokenRows, by_length, learned_matches
+from cascader.models.text.settings import LateSettings
 from cascader.scoring.scorer import Scorer
 
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid, relu
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
+from cascader.models.optimization import GradientTraining, hard_negatives, trainable_parameters
 from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
 from cascader.models.text.settings import CrossObjective, PairSettings
-from cascader.models.training.optimization import GradientTraining, hard_negatives, trainable_parameters
 from cascader.scoring.scorer import Scorer
 
 _KG_BERT_MARGIN = 1.0

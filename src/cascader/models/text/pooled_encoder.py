@@ -7,7 +7,6 @@ import numpy as np
 
 from cascader.errors import SettingsError
 from cascader.graph import Candidates, IntArray, KnowledgeGraph, Queries
-from cascader.models.costs import seconds_per_step
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.pair_model import PairModel
@@ -15,6 +14,7 @@ from cascader.models.text.pairs import PairHead, Pairs
 from cascader.models.text.pooled_layers import MatchingHead, MatchTraining, PoolingEncoder, pretrain_matching
 from cascader.models.text.settings import PooledOptions, PooledSettings
 from cascader.models.text.text_model import GraphTexts
+from cascader.models.training import seconds_per_step
 
 #: Enough pairs to share many texts.
 _PAIRS_AT_ONCE = 8192

@@ -16,12 +16,12 @@ from torch.nn.functional import dropout, layer_norm, normalize
 
 from cascader.display import progress
 from cascader.graph import IntArray, KnowledgeGraph, Queries
+from cascader.models.optimization import softmax_loss
 from cascader.models.text.base_model import BaseModel, Layer
 from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
 from cascader.models.text.split_encoder import States, padded, token_batches
 from cascader.models.text.text_model import GraphTexts
 from cascader.models.text.towers import small_network
-from cascader.models.training.optimization import softmax_loss
 
 _ATTENDED_AT_ONCE = 8192
 _DIM, _HIDDEN, _DROPOUT = 256, 512, 0.3

@@ -16,10 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding, layer_norm, logsigmoid, normalize, relu
 
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.models.plausibility import Plausibility
-from cascader.models.text.settings import DualSettings
-from cascader.models.text.text_encoder import Encoder, TextEncoder
-from cascader.models.training.optimization import (
+from cascader.models.optimization import (
     GradientTraining,
     hard_negatives,
     masked_softmax_loss,
@@ -27,6 +24,9 @@ from cascader.models.training.optimization import (
     softmax_loss,
     trainable_parameters,
 )
+from cascader.models.plausibility import Plausibility
+from cascader.models.text.settings import DualSettings
+from cascader.models.text.text_encoder import Encoder, TextEncoder
 from cascader.scoring.scorer import Scorer
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cascader.errors import DataError
-from cascader.models.training.loop import Checkpoint
+from cascader.models.training import Checkpoint
 
 
 def test_one_that_was_made_with_other_settings_is_refused(tmp_path):

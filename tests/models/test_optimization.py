@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from cascader.models.training.optimization import masked_softmax_loss, self_adversarial, softmax_loss
+from cascader.models.optimization import masked_softmax_loss, self_adversarial, softmax_loss
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])

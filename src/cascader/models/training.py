@@ -1,11 +1,15 @@
-"""Train epoch by epoch: validate, stop in time, and resume after any interruption as if there had been none."""
+"""Train epoch by epoch: validate, stop in time, and resume after any interruption as if there had been none.
+
+What a training will cost on the machine at hand is estimated from a few of its steps.
+"""
 
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from cascader.display import progress
@@ -14,7 +18,6 @@ from cascader.storage import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
-
 
 FORMAT = 1
 #: The name of the file in a model's folder.
@@ -257,3 +260,69 @@ def _resume(trainable: Trainable, checkpoint: Checkpoint | None) -> "tuple[Train
 def _note(history: TrainingHistory) -> str:
     best = "" if history.best_valid is None else f", valid MRR {history.best_valid:.4f}"
     return f"loss {history.losses[-1]:.4f}{best}"
+
+
+#: Steps are timed for this long, after one to warm up; work such as a validation is timed for two sizes.
+_SECONDS_TIMED = 0.4
+_SIZES = (32, 128)
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """What a training costs, in seconds: once before it, for each epoch, and for each validation (`look`)."""
+
+    preparing: float
+    epoch: float
+    look: float
+    epochs: int  # at most
+    valid_every: int
+    parameters: int
+
+    def seconds(self, epochs: int) -> float:
+        """The seconds for so many epochs, with preparing and validating."""
+        return self.preparing + epochs * self.epoch + math.ceil(epochs / self.valid_every) * self.look
+
+    @property
+    def most(self) -> float:
+        """The seconds for all epochs; training usually stops before that, when valid no longer improves."""
+        return self.seconds(self.epochs)
+
+    @property
+    def least(self) -> float:
+        """The least that is worth starting for: the seconds until the first validation."""
+        return self.seconds(min(self.epochs, self.valid_every))
+
+
+def seconds_per_step(steps: Iterator[object]) -> float:
+    """The median time of a step; the first one only warms up, unless it is the only one.
+
+    Not the mean: a single step that another program held up would make the whole training seem long.
+    """
+    times: list[float] = []
+    before = time.perf_counter()
+    for _ in steps:
+        now = time.perf_counter()
+        times.append(now - before)
+        before = now
+        if sum(times[1:]) > _SECONDS_TIMED:
+            break
+    return median(times[1:] or times or [0.0])
+
+
+def seconds_for(work: Callable[[int], object], count: int, sizes: tuple[int, int] = _SIZES) -> float:
+    """What `work(count)` would take, extrapolated linearly from two smaller counts."""
+    small, large = (min(size, count) for size in sizes)
+    if count == 0:
+        return 0.0
+    work(min(2, count))  # warms up
+    after_small, after_large = _seconds(work, small), _seconds(work, large)
+    if large == small or after_large <= after_small:
+        return after_large * count / large
+    slope = (after_large - after_small) / (large - small)
+    return after_large + slope * (count - large)
+
+
+def _seconds(work: Callable[[int], object], count: int) -> float:
+    started = time.perf_counter()
+    work(count)
+    return time.perf_counter() - started
