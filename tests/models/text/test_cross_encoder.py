@@ -1,5 +1,6 @@
 """The cross encoder: both objectives, split anywhere, resuming, keeping, and only what it is asked for is read."""
 
+import dataclasses
 import json
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, Entity, KnowledgeGraph, Queries, Relation
 from cascader.models import Frequency
 from cascader.models.registry import load_model
-from cascader.models.text import CrossEncoder, PooledEncoder
+from cascader.models.text import CrossEncoder, PooledEncoder, pair_training
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.pairs import PairHead
 from cascader.models.text.precision import Int8Layers, UpperLayers, in_int8
@@ -87,6 +88,22 @@ def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(toy, kind, tmp_path, 
     assert whole.history_.losses == resumed.history_.losses
     ours, theirs = (model._head.state_dict() | model._encoder.upper.state_dict() for model in (whole, resumed))
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+def test_the_earlier_tiers_are_asked_only_about_the_questions_of_the_rounds_that_are_trained(three_layers, monkeypatch):
+    kg, asked = line(40), []
+    entities = tuple(entity._replace(name="a point", description="on a line") for entity in kg.entities)
+    kg = dataclasses.replace(kg, entities=entities, valid=kg.valid[:0])
+
+    class Asked(Frequency):
+        def score_all(self, queries):
+            asked.extend(queries.keys(len(kg.entities), len(kg.relations)).tolist())
+            return super().score_all(queries)
+
+    monkeypatch.setattr(pair_training, "_QUESTIONS_AT_ONCE", 4)
+    settings = {"base": three_layers, "split_layer": 1, "queries_per_round": 8, "batch_size": 4, "valid_every": 9}
+    CrossEncoder(rounds=1, **settings).fit(kg, earlier=Asked().fit(kg))
+    assert len(asked) == len(set(asked)) == 8 < len(Queries.from_triples(kg.train).unique()[0])
 
 
 def test_a_dry_run_leaves_a_model_that_scores(toy, kind):

@@ -79,11 +79,13 @@ def _padded_count(tokens: Tokens, batch_tokens: int) -> int:
     return sum(len(texts) * int(counts[texts].max()) for texts in token_batches(counts, batch_tokens))
 
 
-def seconds_for_hard_negatives(earlier: Scorer | None, kg: KnowledgeGraph, count: int) -> float:
-    """How long the earlier tiers would take to answer every question of train."""
+def seconds_for_hard_negatives(
+    earlier: Scorer | None, kg: KnowledgeGraph, count: int, most_questions: int | None = None
+) -> float:
+    """How long the earlier tiers would take to answer every question of train, or at most so many."""
     if earlier is None or count == 0:
         return 0.0
-    questions, known = Queries.from_triples(kg.train).unique()[0], kg.known(("train",))
+    questions, known = Queries.from_triples(kg.train).unique()[0][:most_questions], kg.known(("train",))
 
     def ask(some: int) -> None:
         hard_negatives(earlier, questions[:some], known, count)

@@ -116,8 +116,10 @@ class PairModel(TextModel):
                 best_reranking(earlier, self, kg, Queries.from_triples(valid[:count]), TopK(settings.valid_top_k))
 
         pool = settings.hard_negative_pool if self._objective == "listwise" else 0
+        asked = settings.rounds * settings.queries_per_round
+        hard = seconds_for_hard_negatives(earlier, kg, pool, asked)
         return TrainingCost(
-            preparing=loading + tokenizing + reading + pretraining + seconds_for_hard_negatives(earlier, kg, pool),
+            preparing=loading + tokenizing + reading + pretraining + hard,
             epoch=step * training.step_count,
             look=seconds_for(validate, len(valid)),
             epochs=settings.rounds,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid, relu
 
-from cascader.graph import IntArray, KnowledgeGraph, Queries
+from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.optimization import GradientTraining, hard_negatives, trainable_parameters
 from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
 from cascader.models.text.settings import CrossObjective, PairSettings
@@ -24,6 +24,8 @@ _WARM_UP = 50
 #: What the mean of the weights keeps of itself at each step: it is a mean over about a hundred.
 _KEPT = 0.99
 _CURRENT = "current/"
+#: When the earlier tiers are asked for hard negatives.
+_QUESTIONS_AT_ONCE = 256
 
 
 class PairTraining(GradientTraining):
@@ -47,9 +49,10 @@ class PairTraining(GradientTraining):
         super().__init__(parameters, torch.optim.AdamW(list(parameters.values()), lr=rate, weight_decay=decay))
         self._queries = Queries.from_triples(kg.train)
         self._known = kg.known(("train",))
-        questions, self._question_of = self._queries.unique()
         pool = settings.hard_negative_pool if objective == "listwise" else 0
-        self._hard = hard_negatives(earlier, questions, self._known, pool).numpy()
+        first_pass = self._order(0)
+        self._hard = _HardNegatives(earlier, self._queries[first_pass], self._known, pool)
+        self._place_of = np.argsort(first_pass)
 
     def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
         """Train a round batch by batch, and yield the loss and the number of queries of each."""
@@ -84,12 +87,14 @@ class PairTraining(GradientTraining):
         start = (epoch - 1) * size
         stream = np.arange(start, start + size)
         number, place = np.divmod(stream, len(self._queries))
-        orders = {
-            p: np.random.default_rng([self._settings.seed, p]).permutation(len(self._queries)) for p in set(number)
-        }
+        orders = {p: self._order(p) for p in set(number)}
         places = np.array([orders[p][i] for p, i in zip(number, place, strict=True)])
         for first in range(0, size, self._settings.batch_size):
             yield places[first : first + self._settings.batch_size]
+
+    def _order(self, number: int) -> IntArray:
+        """The order of the queries in a pass over train."""
+        return np.random.default_rng([self._settings.seed, number]).permutation(len(self._queries))
 
     def _loss(self, places: IntArray, rng: np.random.Generator) -> Tensor:
         queries = self._queries[places]
@@ -115,9 +120,9 @@ class PairTraining(GradientTraining):
         """Entities that are not known answers, hard ones first; shape (queries, negatives)."""
         count, hard_count = self._settings.negatives, 0
         parts = []
-        if self._hard.shape[1]:
+        if self._hard.count:
             hard_count = max(1, count - self._settings.random_negatives)
-            pool = self._hard[self._question_of[places]]
+            pool = self._hard.of(self._place_of[places])
             drawn = rng.random(pool.shape).argsort(axis=1)[:, :hard_count]
             parts.append(np.take_along_axis(pool, drawn, axis=1))
         if count > hard_count:
@@ -139,6 +144,35 @@ class PairTraining(GradientTraining):
         """The MRR on valid after reranking with the current weights."""
         self._modules.eval()
         return self._validate()
+
+
+class _HardNegatives:
+    """What the earlier tiers rank highest for queries, asked when a query is first trained on.
+
+    Asking about all of train can take longer than the training itself. The queries come in the order of the first pass,
+    and their questions are asked in fixed blocks: a resumed training gets the same answers to the last bit.
+    """
+
+    def __init__(self, earlier: Scorer | None, queries: Queries, known: KnownAnswers, count: int) -> None:
+        self._earlier, self._known = earlier, known
+        self.count = 0 if earlier is None else count
+        questions, question_of = queries.unique()
+        _, first = np.unique(question_of, return_index=True)
+        order = np.argsort(first)  # as they are first asked
+        self._place_of = np.argsort(order)[question_of]
+        self._blocks = list(questions[order].blocks(_QUESTIONS_AT_ONCE))
+        self._found: dict[int, IntArray] = {}
+
+    def of(self, places: IntArray) -> IntArray:
+        """The pools of the queries at these places; shape (queries, at most `count`)."""
+        numbers, rows = np.divmod(self._place_of[places], _QUESTIONS_AT_ONCE)
+        return np.stack([self._block(number)[row] for number, row in zip(numbers, rows, strict=True)])
+
+    def _block(self, number: int) -> IntArray:
+        if number not in self._found:
+            found = hard_negatives(self._earlier, self._blocks[number], self._known, self.count)
+            self._found[number] = found.numpy().astype(np.int32)
+        return self._found[number]
 
 
 class AveragedTraining(PairTraining):
