@@ -1,13 +1,13 @@
 """Pairs per second of our cross encoders, compared with sentence-transformers' CrossEncoder.predict.
 
 All read 5,000 distinct pairs of RepoDB, the first tier's best candidates for test questions. "torch" and "int8" are a
-whole cross encoder, whose weights the peer uses too, including the head. "split" and "split_int8" are another one that
-was trained split at a layer: weights trained at one split cannot be used at another. "partial" is a third one, split
-below its last layer. Next to each speed: the valid MRR of reranking with it, and how far that is from the peer's. What
-is read only once, when a cross encoder is loaded, is recorded separately. How fast they train is measured by
-bench/cross_training.py.
+whole cross encoder, whose weights the peer uses too, including the head. "split_3" and "split_4" are others that were
+trained split at these layers, and "split_3_int8" and "split_4_int8" the same in 8 bits: weights trained at one split
+cannot be used at another. Next to each speed: the valid MRR of reranking with it, and what 8 bits change of it. What is
+read only once, when a cross encoder is loaded, is recorded separately. How fast they train is measured, too, as
+bench/cross_training.py does.
 
-Usage: python bench/cross_encoder.py [--whole RUN] [--split RUN] [--partial RUN] [--pairs N] [--valid N] [--threads N]
+Usage: python bench/cross_encoder.py [--whole RUN] [--split-3 RUN] [--split-4 RUN] [--pairs N] [--valid N] [--threads N]
 [--repeats N]. A run has the tiers kge and cross; one that is missing is trained first, which takes about five minutes.
 """
 
@@ -35,21 +35,24 @@ from cascader.models.text.text_model import phrase_of, text_of
 from cascader.runs import RunFolder
 from cascader.storage import read_json
 from cascader.tuning import best_reranking
+from cross_training import measure_all as measure_training
 from measuring import in_own_process, median, report
 
 TOP = 50
 #: The layer at which the cross encoder of each run is split.
-SPLITS = {"whole": 0, "split": 3, "partial": 5}
+SPLITS = {"whole": 0, "split_3": 3, "split_4": 4}
 TIME_LIMIT = 180.0  # seconds, for each cross encoder
 PEER_BATCH = 32  # its own default
+STEPS = 8  # of each training that is measured
 RUNS = Path("runs") / "bench"
 #: For each case: the run, and the number format of the upper layers.
 CASES = {
     "torch": ("whole", "float32"),
     "int8": ("whole", "int8"),
-    "split": ("split", "float32"),
-    "split_int8": ("split", "int8"),
-    "partial": ("partial", "float32"),
+    "split_3": ("split_3", "float32"),
+    "split_3_int8": ("split_3", "int8"),
+    "split_4": ("split_4", "float32"),
+    "split_4_int8": ("split_4", "int8"),
 }
 
 
@@ -169,7 +172,9 @@ def run_all(arguments: argparse.Namespace) -> None:
     """Measure all cases in turn, and report how they compare."""
     for name, split_layer in SPLITS.items():
         train_if_missing(getattr(arguments, name), split_layer)
-    options = [f"--{name}={getattr(arguments, name)}" for name in (*SPLITS, "pairs", "valid", "threads")]
+    options = [
+        f"--{name.replace('_', '-')}={getattr(arguments, name)}" for name in (*SPLITS, "pairs", "valid", "threads")
+    ]
 
     def one(case: str, what: str) -> dict[str, Any]:
         return in_own_process(Path(__file__), *options, "--one", case, "--what", what, threads=arguments.threads)
@@ -180,9 +185,16 @@ def run_all(arguments: argparse.Namespace) -> None:
             runs.append(one(case, "speed"))
             print(f"{case}: {runs[-1]['pairs_per_second']:.0f} pairs/s", flush=True)
     looks = {case: one(case, "mrr") for case in found}
-    changes = {case: looks[case]["valid_mrr"] - looks["peer"]["valid_mrr"] for case in CASES}
+    in_full = {run: case for case, (run, precision) in CASES.items() if precision == "float32"}
+    changes = {
+        case: looks[case]["valid_mrr"] - looks[in_full[run]]["valid_mrr"]
+        for case, (run, precision) in CASES.items()
+        if precision == "int8"
+    }
     for case, change in changes.items():
         print(f"change of valid MRR: {case} {change:+.4f}")
+    torch.set_num_threads(arguments.threads)
+    training = measure_training(STEPS, arguments.repeats)
     speeds = {case: median(runs, "pairs_per_second") for case, runs in found.items()}
     report(
         "cross_encoder",
@@ -196,7 +208,8 @@ def run_all(arguments: argparse.Namespace) -> None:
             "pairs_per_second": speeds,
             "loading_seconds": {case: median(found[case], "loading_seconds") for case in CASES},
             "valid_mrr": {case: look["valid_mrr"] for case, look in looks.items()},
-            "change_of_valid_mrr": changes,
+            "change_of_valid_mrr_in_int8": changes,
+            "training": training,
             "largest_difference_from_peer": float(
                 np.abs(np.subtract(looks["torch"]["scores"], looks["peer"]["scores"])).max()
             ),
@@ -227,10 +240,10 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--whole", type=Path, default=RUNS / "repodb-whole", help="a run trained with split_layer 0")
-    parser.add_argument("--split", type=Path, default=RUNS / "repodb-split", help="a run trained with another one")
-    parser.add_argument("--partial", type=Path, default=RUNS / "repodb-partial", help="split below its last layer")
+    parser.add_argument("--split-3", type=Path, default=RUNS / "repodb-split-3", help="a run trained with 3")
+    parser.add_argument("--split-4", type=Path, default=RUNS / "repodb-split-4", help="a run trained with 4")
     parser.add_argument("--pairs", type=int, default=5000)
-    parser.add_argument("--valid", type=int, default=100, help="valid triples for the MRR")
+    parser.add_argument("--valid", type=int, default=300, help="valid triples for the MRR")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--one", metavar="CASE", help=argparse.SUPPRESS)
