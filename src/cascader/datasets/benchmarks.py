@@ -18,6 +18,8 @@ from cascader.storage import read_json
 #: Paths by the name of their source; None for an optional file that is not available.
 Files = Mapping[str, Path | None]
 Row = dict[str, str]
+#: Labels and descriptions of FB15k-237's entities.
+WIKIDATA_FILE = "villmow-fb15k-237-entity2wikidata.json"
 
 
 def read_repodb(files: Files) -> KnowledgeGraph:
@@ -27,16 +29,16 @@ def read_repodb(files: Files) -> KnowledgeGraph:
         description = "" if row["description"].startswith("unknown ") else row["description"]
         return Entity(id_, row["name"], description, row["ent_type"])
 
-    return _read_numbered("repodb", _required(files, "cascader-repodb.zip"), entity, lambda id_, row: row["name"])
+    return _read_numbered("repodb", required(files, "cascader-repodb.zip"), entity, lambda id_, row: row["name"])
 
 
 def read_codex_s(files: Files) -> KnowledgeGraph:
     """Wikidata, with short descriptions and the beginnings of Wikipedia articles."""
 
     def entity(id_: str, row: Row) -> Entity:
-        return Entity(id_, row["name"], _joined(row["description"], row["extract"]), row["ent_type"])
+        return Entity(id_, row["name"], joined(row["description"], row["extract"]), row["ent_type"])
 
-    return _read_numbered("codex-s", _required(files, "cascader-codex-s.zip"), entity, lambda id_, row: row["name"])
+    return _read_numbered("codex-s", required(files, "cascader-codex-s.zip"), entity, lambda id_, row: row["name"])
 
 
 def read_wn18rr(files: Files) -> KnowledgeGraph:
@@ -47,7 +49,7 @@ def read_wn18rr(files: Files) -> KnowledgeGraph:
             raise DataError(f"wn18rr: found the text of {row['entity_id']}, expected {id_}.")
         return Entity(id_, row["name"], row["description"])
 
-    archive = _required(files, "cascader-wn18rr.zip")
+    archive = required(files, "cascader-wn18rr.zip")
     return _read_numbered("wn18rr", archive, entity, lambda id_, row: id_.strip("_").replace("_", " "))
 
 
@@ -83,17 +85,18 @@ def _read_numbered(
 
 
 def read_fb15k_237(files: Files) -> KnowledgeGraph:
-    """Freebase; an entity's text is "name -- first sentence", or the name alone."""
-    archive = _required(files, "conve-FB15k-237.tar.gz")
+    """Freebase; an entity's text is what Wikidata says of it, if that is at hand, and "name -- first sentence"."""
+    archive = required(files, "conve-FB15k-237.tar.gz")
     members = read_members(archive, [f"{split}.txt" for split in SPLITS])
-    texts = _two_columns(_required(files, "star-fb15k-237-entity2text.txt"))
-    relation_names = _two_columns(_required(files, "star-fb15k-237-relation2text.txt"))
+    texts = _two_columns(required(files, "star-fb15k-237-entity2text.txt"))
+    relation_names = _two_columns(required(files, "star-fb15k-237-relation2text.txt"))
+    short = {id_: text.description for id_, text in wikidata_texts(files.get(WIKIDATA_FILE)).items()}
 
     def entity(id_: str) -> Entity:
-        name, _, description = texts.get(id_, id_).partition(" -- ")
-        return Entity(id_, name.strip(), description.strip())
+        name, _, sentence = texts.get(id_, id_).partition(" -- ")
+        return Entity(id_, name.strip(), joined(short.get(id_, ""), sentence.strip()))
 
-    return _from_names(
+    return from_names(
         "fb15k-237",
         {split: members[f"{split}.txt"] for split in SPLITS},
         entity,
@@ -101,47 +104,26 @@ def read_fb15k_237(files: Files) -> KnowledgeGraph:
     )
 
 
-def read_codex_m(files: Files) -> KnowledgeGraph:
-    """Wikidata; entity texts are optional, since they must be downloaded."""
-    labels = read_json(_required(files, "codex-relations-en.json"))
-    entity = _codex_entities(files)
-    return _from_names(
-        "codex-m",
-        {split: _required(files, f"codex-m-{split}.txt").read_bytes() for split in SPLITS},
-        entity,
-        lambda id_: Relation(id_, labels[id_]["label"]),
-    )
+class WikidataText(NamedTuple):
+    """What Wikidata says of an entity."""
+
+    wikidata_id: str
+    label: str
+    description: str
 
 
-def _codex_entities(files: Files) -> Callable[[str], Entity]:
-    path, extracts = files.get("codex-entities-en.json"), files.get("codex-extracts-en.zip")
+def wikidata_texts(path: Path | None) -> dict[str, WikidataText]:
+    """The texts of FB15k-237's entities by their Freebase id; none without the file."""
     if path is None:
-        return lambda id_: Entity(id_, id_)
-    texts = read_json(path)
-    articles = {} if extracts is None else _articles(extracts)
-
-    def entity(id_: str) -> Entity:
-        text = texts.get(id_)
-        if not isinstance(text, dict) or not isinstance(text.get("label"), str):
-            raise DataError(
-                f"{path} has no label for {id_}: it is not the file of CoDEx. Delete it to download it again."
-            )
-        return Entity(id_, text["label"], _joined(str(text.get("description") or ""), articles.get(id_, "")))
-
-    return entity
-
-
-def _articles(archive: Path) -> dict[str, str]:
-    """The text files of the archive by entity id, which is their name."""
-    members = read_members(archive)
+        return {}
+    found = read_json(path)
     return {
-        Path(name).stem: content.decode(errors="replace").strip()
-        for name, content in members.items()
-        if name.endswith(".txt")
+        id_: WikidataText(*(str(text.get(part) or "") for part in ("wikidata_id", "label", "description")))
+        for id_, text in found.items()
     }
 
 
-def _from_names(
+def from_names(
     name: str,
     contents: Mapping[str, bytes],
     entity: Callable[[str], Entity],
@@ -172,11 +154,13 @@ def _two_columns(path: Path) -> dict[str, str]:
     return {row[0].strip(): row[1].strip() for row in table.rows}
 
 
-def _joined(short: str, long: str) -> str:
+def joined(short: str, long: str) -> str:
+    """Two descriptions as one; either may be empty."""
     return f"{short}. {long}" if short and long else short or long
 
 
-def _required(files: Files, name: str) -> Path:
+def required(files: Files, name: str) -> Path:
+    """The path of a file that the graph cannot do without."""
     path = files[name]
     if path is None:
         raise DataError(f"{name} is missing.")

@@ -1,12 +1,12 @@
 """The graphs known by name: sources, checksums, licenses, and the counts that they must have."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from cascader.datasets import benchmarks
+from cascader.datasets import benchmarks, codex
 from cascader.datasets.download import Source, fetch
 from cascader.errors import DataError, StorageError
 from cascader.graph import KnowledgeGraph
@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 _AUTHORS = "https://raw.githubusercontent.com/tsafavi/cascader/HEAD/data"
 _CODEX = "https://raw.githubusercontent.com/tsafavi/codex/HEAD/data"
 _CONVE = "https://raw.githubusercontent.com/TimDettmers/ConvE/HEAD"
+_VILLMOW = "https://raw.githubusercontent.com/villmow/datasets_knowledge_embedding/HEAD/FB15k-237"
 _STAR = "https://raw.githubusercontent.com/wangbo9719/StAR_KGC/HEAD/StAR/data/FB15k-237"
 
 
@@ -45,33 +46,42 @@ class Dataset:
     read: Callable[[benchmarks.Files], KnowledgeGraph]
     sources: tuple[Source, ...] = ()
     optional_sources: tuple[Source, ...] = ()  # texts, which the graph can do without
+    stand_ins: tuple[Source, ...] = ()  # other texts, for when those cannot be had
 
     def load(self) -> KnowledgeGraph:
         """Download and check the files that are not at hand, and read the graph."""
         files: dict[str, Path | None] = {source.file: fetch(source) for source in self.sources}
-        for source in self.optional_sources:
+        files |= self._fetched(self.optional_sources)
+        if None in files.values():
+            files |= self._fetched(self.stand_ins)
+        kg = self._read(files)
+        self._check_counts(Counts.of(kg))
+        return kg
+
+    def _fetched(self, sources: tuple[Source, ...]) -> dict[str, Path | None]:
+        """Fetch what can be had, and say what cannot."""
+        files: dict[str, Path | None] = {}
+        for source in sources:
             try:
                 files[source.file] = fetch(source)
             except (DataError, StorageError) as error:
                 files[source.file] = None
                 self._warn_no_texts(error)
-        kg = self._read(files)
-        self._check_counts(Counts.of(kg))
-        return kg
+        return files
 
-    def _read(self, files: benchmarks.Files) -> KnowledgeGraph:
-        """Read the graph, without its optional texts if those turn out to be unusable."""
-        optional = [source.file for source in self.optional_sources if files[source.file] is not None]
+    def _read(self, files: Mapping[str, Path | None]) -> KnowledgeGraph:
+        """Read the graph, with other texts if its own turn out to be unusable."""
         try:
             return self.read(files)
         except DataError as error:
-            if not optional:
+            own = [source.file for source in self.optional_sources if files[source.file] is not None]
+            if not own:
                 raise
             self._warn_no_texts(error)
-            return self.read({**files, **dict.fromkeys(optional)})
+        return self.read({**files, **dict.fromkeys(own), **self._fetched(self.stand_ins)})
 
     def _warn_no_texts(self, error: Exception) -> None:
-        logger.warning("%s: continuing without its texts. %s", self.name, error)
+        logger.warning("%s: continuing without some of its texts. %s", self.name, error)
 
     def _check_counts(self, found: Counts) -> None:
         if self.counts not in (None, found):
@@ -79,6 +89,19 @@ class Dataset:
                 f"{self.name} has {found}, expected {self.counts}. Please report this: its checksums were right."
             )
 
+
+_CODEX_S = Source(
+    codex.CODEX_S_FILE,
+    f"{_AUTHORS}/codex-s.zip",
+    "a694dce18671c0361b06d9c661d5aff55d865528fad2b7fa7e542ce38c340103",
+    1_489_394,
+)
+_WIKIDATA = Source(
+    benchmarks.WIKIDATA_FILE,
+    f"{_VILLMOW}/entity2wikidata.json",
+    "80e74bb002fb9ca0ecd3d63879a3a51121db855d312a101917a1ffb6aed2fea9",
+    3_927_931,
+)
 
 #: Every graph that can be loaded by name.
 CATALOG = {
@@ -112,21 +135,14 @@ CATALOG = {
             "MIT (CoDEx); Wikidata CC0, Wikipedia extracts CC BY-SA",
             Counts(2_034, 42, 32_888, 1_827, 1_828),
             benchmarks.read_codex_s,
-            (
-                Source(
-                    "cascader-codex-s.zip",
-                    f"{_AUTHORS}/codex-s.zip",
-                    "a694dce18671c0361b06d9c661d5aff55d865528fad2b7fa7e542ce38c340103",
-                    1_489_394,
-                ),
-            ),
+            (_CODEX_S,),
         ),
         Dataset(
             "codex-m",
             "CoDEx-M: Wikidata, medium",
             "MIT (CoDEx); Wikidata CC0, Wikipedia extracts CC BY-SA",
             Counts(17_050, 51, 185_584, 10_310, 10_311),
-            benchmarks.read_codex_m,
+            codex.read_codex_m,
             (
                 Source(
                     "codex-m-train.txt",
@@ -157,6 +173,22 @@ CATALOG = {
                 Source("codex-entities-en.json", f"{_CODEX}/entities/en/entities.json"),
                 Source("codex-extracts-en.zip", f"{_CODEX}/entities/en/extracts.zip"),
             ),
+            (
+                Source(
+                    codex.TYPES_FILE,
+                    f"{_CODEX}/types/entity2types.json",
+                    "9c3797961498fc312a6d62c798b250c3ad501578a8ac07c0829a2862c627a878",
+                    1_749_871,
+                ),
+                Source(
+                    codex.TYPE_NAMES_FILE,
+                    f"{_CODEX}/types/en/types.json",
+                    "2934c3bac72fd9e7dc8a6452a84845e8fa232264aaa505c4b81cad2b0e7c5626",
+                    530_344,
+                ),
+                _WIKIDATA,
+                _CODEX_S,
+            ),
         ),
         Dataset(
             "fb15k-237",
@@ -184,6 +216,7 @@ CATALOG = {
                     29_130,
                 ),
             ),
+            (_WIKIDATA,),
         ),
         Dataset(
             "wn18rr",

@@ -75,3 +75,9 @@ def test_batches_hold_every_text_once_within_the_budget():
     batches = list(token_batches(lengths, budget=128))
     assert sorted(np.concatenate(batches).tolist()) == list(range(200))
     assert all(len(batch) * lengths[batch].max() <= 128 for batch in batches)
+
+
+def test_an_id_that_says_nothing_is_not_read_beside_a_description():
+    assert text_of(Entity("Q42", "Q42", "human, writer")) == "human, writer"
+    assert text_of(Entity("Q42", "Q42")) == "Q42"
+    assert text_of(Entity("Q42", "Douglas Adams", "a writer")) == "Douglas Adams: a writer"

@@ -21,7 +21,7 @@ from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.settings import LateSettings
 from cascader.models.text.split_encoder import FrozenLayers, token_batches
-from cascader.models.text.text_model import GraphTexts, Tokens
+from cascader.models.text.text_model import GraphTexts, Tokens, name_in_text
 
 #: The parts of texts: [CLS], which stands for a text as a whole, names, descriptions, and the phrases of relations.
 WHOLE, NAME, DESCRIPTION, PHRASE = range(4)
@@ -96,7 +96,7 @@ class LateTexts:
     def of(cls, kg: KnowledgeGraph, base: BaseModel, max_tokens: int) -> "LateTexts":
         """Tokenize every entity and relation; entities are truncated after `max_tokens`, relations are not."""
         texts = GraphTexts.of(kg, base, max_tokens)
-        names = Tokens.of([entity.name.strip() for entity in kg.entities], base, max_tokens)
+        names = Tokens.of([name_in_text(entity) for entity in kg.entities], base, max_tokens)
         of_entities, of_relations = (
             _parts(texts.entities, names.counts),
             _parts(texts.relations, texts.relations.counts),

@@ -27,9 +27,14 @@ _EXAMPLE = 40  # characters of a text in a message
 
 
 def text_of(entity: Entity) -> str:
-    """An entity as text: "name: description", or its name alone."""
-    name, description = entity.name.strip(), entity.description.strip()
-    return f"{name}: {description}" if description else name
+    """An entity as text: "name: description", or one of the two alone."""
+    name, description = name_in_text(entity), entity.description.strip()
+    return ": ".join(part for part in (name, description) if part)
+
+
+def name_in_text(entity: Entity) -> str:
+    """The name as it is read: an id such as Q42 says nothing, so it is left out where there is a description."""
+    return "" if entity.description.strip() and not _is_speaking(entity) else entity.name.strip()
 
 
 def as_read(text: str, base: BaseModel, limit: int) -> str:
