@@ -15,7 +15,7 @@ from cascader.models.plausibility import PlausibilitySettings
 from cascader.models.rules import RulesSettings
 from cascader.models.settings import Settings
 from cascader.models.similarity import SimilaritySettings
-from cascader.models.text.settings import CrossSettings, DualSettings, PooledSettings
+from cascader.models.text.settings import ContextSettings, CrossSettings, DualSettings, LateSettings, PooledSettings
 from cascader.models.text.text_model import TextModel
 
 PAGE = Path(__file__).with_name("api.md")
@@ -63,7 +63,7 @@ BASES = {_EMBEDDINGS: Embedding, _LANGUAGE_MODELS: TextModel}
 SETTINGS = {
     _STRUCTURE: [PlausibilitySettings, RulesSettings, SimilaritySettings],
     _EMBEDDINGS: [EmbeddingSettings],
-    _LANGUAGE_MODELS: [DualSettings, PooledSettings, CrossSettings],
+    _LANGUAGE_MODELS: [DualSettings, ContextSettings, LateSettings, PooledSettings, CrossSettings],
 }
 OPENING = """# The API
 
