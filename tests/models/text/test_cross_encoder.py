@@ -159,6 +159,10 @@ def test_a_whole_cross_encoder_scores_as_transformers_does(toy, tiny_model, tmp_
     np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-4, atol=1e-5)
 
 
+def _but_head(training):
+    return {name: weight for name, weight in training.weights().items() if not name.startswith("head.")}
+
+
 @pytest.mark.slow  # exports to ONNX
 class TestPrecision:
     SMALL: ClassVar[dict[str, object]] = {"rounds": 1, "queries_per_round": 8, "split_layer": 0, "valid_top_k": 4}
@@ -190,6 +194,28 @@ class TestPrecision:
             exact = layers(states, mask)
         rough = in_int8(layers, base.width)(states, mask)
         assert np.corrcoef(rough, exact)[0, 1] > 0.95
+
+    def test_eight_bits_are_checked_with_the_weights_that_are_kept(self, toy, tiny_model, monkeypatch):
+        monkeypatch.setattr("cascader.models.text.cross_encoder._INT8_LOSS", 1.0)
+        settings = {**self.SMALL, "rounds": 6, "valid_every": 1, "patience": 99, "learning_rate": 1e-2}
+        model = CrossEncoder(base=tiny_model, precision="int8", **settings).fit(toy, earlier=Frequency().fit(toy))
+        assert model.history_.int8.float32_mrr == model.history_.best_valid
+        kept, training = model._head.state_dict(), model._training(toy, None, lambda: None)
+        training.load({f"head.{name}": weight + 1 for name, weight in kept.items()} | _but_head(training), None)
+        training.validate()
+        assert torch.equal(training.weights()["head.classifier.bias"], model._head.classifier.bias.detach())
+
+    @pytest.mark.parametrize("is_installed", [True, False])
+    def test_on_its_own_it_takes_eight_bits_where_they_are_installed(
+        self, toy, tiny_model, tmp_path, monkeypatch, is_installed
+    ):
+        monkeypatch.setattr("cascader.models.text.cross_encoder._INT8_LOSS", 1.0)
+        monkeypatch.setattr("cascader.models.text.cross_encoder.has_onnx", lambda: is_installed)
+        model = CrossEncoder(base=tiny_model, precision="auto", **self.SMALL).fit(toy, earlier=Frequency().fit(toy))
+        assert isinstance(model._layers, Int8Layers) is is_installed
+        model.save(tmp_path)
+        monkeypatch.setattr("cascader.models.text.cross_encoder.has_onnx", lambda: False)
+        assert CrossEncoder.load(tmp_path, toy)._layers is None  # a colleague's machine has no ONNX Runtime
 
     def test_eight_bits_are_not_used_where_nothing_can_be_checked(self, toy, tiny_model):
         model = CrossEncoder(base=tiny_model, precision="int8", **self.SMALL).fit(toy)

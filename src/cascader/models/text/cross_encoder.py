@@ -20,7 +20,15 @@ from cascader.models.text.base_model import BaseModel
 from cascader.models.text.pair_model import PairModel
 from cascader.models.text.pair_training import AveragedTraining, PairTraining
 from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
-from cascader.models.text.precision import Int8Layers, Layers, UpperLayers, export_int8, in_bfloat16, in_int8
+from cascader.models.text.precision import (
+    Int8Layers,
+    Layers,
+    UpperLayers,
+    export_int8,
+    has_onnx,
+    in_bfloat16,
+    in_int8,
+)
 from cascader.models.text.settings import CrossObjective, CrossOptions, CrossSettings
 from cascader.models.text.split_encoder import token_batches
 from cascader.models.text.text_model import GraphTexts
@@ -83,8 +91,12 @@ class CrossEncoder(PairModel):
 
     def _finish(self, training: Trainable) -> None:
         super()._finish(training)
-        if self.settings.precision == "int8":
+        if self._wants_int8:
             self._try_int8(training.validate)
+
+    @property
+    def _wants_int8(self) -> bool:
+        return self.settings.precision == "int8" or (self.settings.precision == "auto" and has_onnx())
 
     def _prepare_scoring(self) -> None:
         super()._prepare_scoring()
@@ -94,7 +106,7 @@ class CrossEncoder(PairModel):
 
     def _try_int8(self, validate: Callable[[], float | None]) -> None:
         """Score in int8 if that makes next to no difference on valid, and record the difference."""
-        before = validate()
+        before = self.history_.best_valid
         if before is None:  # there is nothing to check it on
             self.history_.int8 = Int8Check(None, None, is_used=False)
             return
@@ -152,7 +164,7 @@ class CrossEncoder(PairModel):
 
     def _take_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> None:
         super()._take_tensors(tensors, kg, folder)
-        if self._is_int8:
+        if self._is_int8 and self._wants_int8:  # a run may have come to a machine that can do without
             self._layers = Int8Layers(folder / "int8.onnx")
 
 

@@ -210,10 +210,10 @@ class AveragedTraining(PairTraining):
 
     def load(self, weights: Mapping[str, Tensor], optimizer_state: Mapping[str, Tensor] | None) -> None:
         """Restore the mean and, if training is to continue, what it goes on from."""
+        for name, mean in self._mean.items():
+            mean.copy_(weights[name])
         if optimizer_state is None:
             super().load(weights, None)
             return
         current = {name.removeprefix(_CURRENT): each for name, each in optimizer_state.items() if _CURRENT in name}
         super().load(current, {name: each for name, each in optimizer_state.items() if _CURRENT not in name})
-        for name, mean in self._mean.items():
-            mean.copy_(weights[name])

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -117,6 +118,11 @@ class Int8Layers:
         """Scores; shape (pairs,)."""
         (scores,) = self._session.run(["scores"], {"states": states.numpy(), "mask": mask.numpy()})
         return torch.from_numpy(scores)
+
+
+def has_onnx() -> bool:
+    """Whether everything that int8 needs is installed."""
+    return all(find_spec(name) is not None for name in ("onnx", "onnxruntime", "onnxscript"))
 
 
 @contextmanager

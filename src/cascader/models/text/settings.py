@@ -9,7 +9,7 @@ from cascader.models.text.base_model import DEFAULT_BASE
 DualObjective = Literal["contrastive", "star"]
 OtherAnswers = Literal["counted", "masked"]
 CrossObjective = Literal["listwise", "kg-bert"]
-Precision = Literal["float32", "bfloat16", "int8"]
+Precision = Literal["auto", "float32", "bfloat16", "int8"]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ class CrossSettings(PairSettings):
     #: Layers that read each text alone, once; at least two must be left above, to see pairs.
     split_layer: Annotated[int, Between(0, 1000)] = 3
     batch_tokens: Annotated[int, Between(1, 100_000_000)] = 8192  #: of a batch when scoring
-    precision: Precision = "float32"  #: when scoring; int8 only if a check on valid finds next to no difference
+    #: When scoring; int8 only if a check on valid finds next to no difference. "auto" is int8 where it is installed.
+    precision: Precision = "float32"
 
 
 @dataclass(frozen=True)
