@@ -28,6 +28,7 @@ CHAPTERS = {
         "Run",
         "load_run",
         "save_run",
+        "reproduce",
         "Predictor",
         "Predictions",
         "Prediction",

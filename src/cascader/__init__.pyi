@@ -59,6 +59,7 @@ from .runs import Run as Run
 from .runs import Verdict as Verdict
 from .runs import fit as fit
 from .runs import load_run as load_run
+from .runs import reproduce as reproduce
 from .runs import save_run as save_run
 from .scoring.engine import LocalEngine as LocalEngine
 from .scoring.scorer import Reason as Reason

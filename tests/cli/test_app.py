@@ -58,7 +58,7 @@ def as_after_the_demo(tmp_path_factory, small_wordnet):
 
 
 #: They take minutes, or never end; tests of their own run them.
-LONG = (["demo"], ["fit"], ["serve"])
+LONG = (["demo"], ["fit"], ["reproduce"], ["serve"])
 
 
 @pytest.mark.parametrize("words", [words for words in commands() if words not in LONG], ids=" ".join)

@@ -43,11 +43,31 @@ def test_the_weights_of_a_sum_can_be_those_of_the_paper(run, three_tiers):
     assert set(saved(three_tiers, "as-in-the-paper")["about"]) == {"first", "second", "alpha"}
 
 
+@pytest.mark.parametrize("weights", ["tuned", "paper"])
+def test_a_cascade_of_some_tiers_is_tuned_without_touching_that_of_all(run, three_tiers, weights):
+    before = (three_tiers / "tuning.json").read_bytes()
+    options = ("--tiers", "kge,cross", "--split", "valid", "--weights", weights, "--name", weights)
+    assert run("evaluate", three_tiers, *options)[0] == 0
+    assert set(saved(three_tiers, weights)["about"]["tiers"]) <= {"kge", "cross"}
+    assert (three_tiers / "tuning.json").read_bytes() == before
+
+
+def test_weights_that_valid_has_chosen_are_kept_and_not_chosen_again(run, three_tiers, monkeypatch):
+    options = ("--tiers", "kge,dual,cross", "--split", "valid", "--top", "3")
+    assert run("evaluate", three_tiers, *options, "--name", "first")[0] == 0
+    monkeypatch.setattr("cascader.runs.sums.best_weighted_sum", None)
+    monkeypatch.setattr("cascader.runs.sums.best_reranking", None)
+    assert run("evaluate", three_tiers, *options, "--name", "again")[0] == 0
+    first, again = saved(three_tiers, "first"), saved(three_tiers, "again")
+    assert (first["mrr"], first["about"]) == (again["mrr"], again["about"])
+
+
 def test_the_cascade_is_measured_by_default_with_what_each_tier_cost(run, three_tiers):
     code, out, err = run("evaluate", three_tiers)
     assert (code, err) == (0, "")
     result = saved(three_tiers, "cascade")
     assert result["split"] == "test"
+    assert result["command"] == f"cascader evaluate {three_tiers}"
     assert f"{result['mrr']:.4f}" in out
     assert list(result["about"]["costs"])[0] == "kge"
 

@@ -10,7 +10,7 @@ from cascader.cli import main
 from tests.docs.blocks import GUIDES, README, blocks, commands, found_in
 
 #: They train the default language model, or on all of WordNet.
-SLOW = ("answers.md", "embeddings.md", "language-models.md", "report.md")
+SLOW = ("answers.md", "embeddings.md", "language-models.md", "report.md", "reproduction.md")
 
 #: Runs commands as a shell does, but in one process, because loading the libraries takes longer than what they do.
 SHELL = """

@@ -44,6 +44,30 @@ def test_tiers_must_be_there_and_have_names_that_folders_can_have(toy, kge, tmp_
     assert not (tmp_path / "run").exists()
 
 
+def test_a_part_of_a_run_answers_and_is_tuned_without_the_other_tiers(two_tiers):
+    part = two_tiers.only(["kge"])
+    assert list(part.cascade_tiers) == ["kge"]
+    assert {trial.tiers for trial in part.tuned().trials} == {("kge",)}
+    assert [trial.tiers for trial in two_tiers.tuned().trials] == [("kge",), ("kge", "dual")]
+    assert part.tuning_folder() == two_tiers.folder.path / "parts" / "kge" / "tuned"
+    with pytest.raises(SettingsError, match="has no tier 'rules'. It has: kge, dual"):
+        two_tiers.only(["rules"])
+
+
+def test_a_part_with_all_tiers_is_the_run_itself(two_tiers):
+    assert two_tiers.only(["dual", "kge"]).tuning_folder() == two_tiers.folder.path
+
+
+def test_a_tier_that_stands_apart_can_be_measured_but_is_no_part_of_the_cascade(toy, two_tiers, tmp_path):
+    run = two_tiers.save(tmp_path / "run")
+    kinds = {name: model.name for name, model in run.tiers.items()}
+    run.folder.mark_complete(toy, "none", kinds, apart=["dual"])
+    apart = cascader.load_run(tmp_path / "run")
+    assert list(apart.cascade_tiers) == ["kge"]
+    assert apart.evaluate(tiers=["dual"]).name == "dual-contrastive"
+    assert apart.evaluate().mrr == apart.evaluate(tiers=["kge"]).mrr
+
+
 class TestNewEntities:
     """`predict_new`: the graph does not have them, their text is all there is."""
 

@@ -218,3 +218,31 @@ def test_pairs_that_are_all_alike_leave_the_length_out(kg, monkeypatch):
     everyone = Candidates.from_lists([list(range(60))] * 10)
     speed = ReadingSpeed.measure(Steady(None), Queries.from_triples(kg.valid)[:10], everyone)
     assert (speed.seconds_per_pair, speed.seconds_per_token) == pytest.approx((0.5, 0.0))
+
+
+@pytest.fixture(scope="module")
+def as_in_the_paper(kg):
+    return tune(untuned(kg), kg, read_top=20, space="paper")
+
+
+class TestTheSpaceOfThePaper:
+    """`tune(..., space="paper")`: what Section 4.3 searches."""
+
+    def test_any_choice_of_later_tiers_is_tried_with_static_and_dynamic_pruning_of_four_quantiles(
+        self, as_in_the_paper
+    ):
+        sums, both = ("frequency",), ("frequency", "second")
+        rerankings = [(*sums, "reader"), (*both, "reader")]
+        tried = [trial.tiers for trial in as_in_the_paper.trials]
+        assert tried == [sums, both, *[rerankings[0]] * 8, *[rerankings[1]] * 8]
+        pruners = {trial.cascade.tiers[-1].keep.pruner.kind for trial in as_in_the_paper.trials[2:]}
+        assert pruners == {"static", "dynamic"}
+
+    def test_each_tier_has_one_alpha_and_pruned_candidates_keep_their_scores(self, as_in_the_paper):
+        later = [tier for trial in as_in_the_paper.trials for tier in trial.cascade.tiers]
+        assert all(tier.weight.head == tier.weight.tail and not tier.weight.relations for tier in later)
+        reading = [tier for tier in later if tier.keep is not None]
+        assert {(tier.fusion.scale, tier.fusion.pruned) for tier in reading} == {("raw", "unchanged")}
+
+    def test_the_best_on_valid_wins_without_a_proof(self, as_in_the_paper):
+        assert as_in_the_paper.best_trial.mrr == max(trial.mrr for trial in as_in_the_paper.trials)

@@ -206,9 +206,17 @@ def tune_alpha(earlier: Scorer, later: Scorer, kg: KnowledgeGraph) -> Alpha:
     return best_sum(earlier, later, kg, Queries.from_triples(kg.valid)).alpha
 
 
-def best_sum(earlier: Scorer, later: Scorer, kg: KnowledgeGraph, queries: Queries, scale: Scale = "raw") -> TunedBlend:
-    """Find the best weighted sum of two tiers on the given valid queries."""
-    return _best(_sums(earlier, later, kg, queries, scale), queries)
+def best_sum(
+    earlier: Scorer,
+    later: Scorer,
+    kg: KnowledgeGraph,
+    queries: Queries,
+    scale: Scale = "raw",
+    *,
+    by_side: bool = True,
+) -> TunedBlend:
+    """Find the best weighted sum of two tiers on the given valid queries, with an alpha for each side or for both."""
+    return _best(_sums(earlier, later, kg, queries, scale), queries, by_side)
 
 
 def best_reranking(
@@ -218,6 +226,8 @@ def best_reranking(
     queries: Queries,
     keep: Pruner,
     fusion: Fusion = Fusion(),  # noqa: B008 - a frozen value
+    *,
+    by_side: bool = True,
 ) -> TunedBlend:
     """Find the best reranking of the earlier tier's candidates by the later one, on the given valid queries."""
     queries = queries.with_known(kg.known_before("valid"))
@@ -237,7 +247,7 @@ def best_reranking(
                 ]
             )
         reciprocal[:, block.places] = 1 / ranks
-    return _best(reciprocal, queries)
+    return _best(reciprocal, queries, by_side)
 
 
 def ranks_below(
@@ -305,9 +315,10 @@ def _reciprocal_ranks(
     return reciprocal
 
 
-def _best(reciprocal: FloatArray, queries: Queries) -> TunedBlend:
-    """Choose the alpha with the highest sum of reciprocal ranks, separately for each side."""
-    sides = ~queries.predicts_tail, queries.predicts_tail
+def _best(reciprocal: FloatArray, queries: Queries, by_side: bool) -> TunedBlend:
+    """Choose the alpha with the highest sum of reciprocal ranks, for each side or for both."""
+    everyone = np.ones(len(queries), dtype=bool)
+    sides = (~queries.predicts_tail, queries.predicts_tail) if by_side else (everyone, everyone)
     head, tail = (int(reciprocal[:, on_side].sum(axis=1).argmax()) for on_side in sides)
     best = np.where(queries.predicts_tail, reciprocal[tail], reciprocal[head])
     return TunedBlend(Alpha(float(ALPHAS[head]), float(ALPHAS[tail])), best)

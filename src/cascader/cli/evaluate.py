@@ -1,6 +1,7 @@
 """`cascader evaluate`, `baseline`, `table` and `compare`: measure a run, print figures, and compare them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +17,7 @@ from cascader.cli.options import (
     SplitOption,
     TimeLimitOption,
     budget_of,
+    command_line,
     with_graph_options,
 )
 from cascader.evaluation import METRICS, Evaluation
@@ -39,10 +41,11 @@ def evaluate(
         ),
     ] = "",
     weights: Annotated[
-        Literal["joint", "alpha"],
+        Literal["joint", "alpha", "tuned", "paper"],
         typer.Option(
             "--weights",
-            help="With --tiers: weigh all at once (joint), or one after the other as in the paper (alpha).",
+            help="With --tiers: weigh all at once (joint) or one after the other as in the paper (alpha), or tune a "
+            "cascade of them: as fit does (tuned), or with the paper's search space (paper).",
         ),
     ] = "joint",
     beside: Annotated[
@@ -83,7 +86,7 @@ def evaluate(
             name=name,
             engine=engine,
         )
-    path = evaluation.save(out or run / "results")
+    path = replace(evaluation, command=command_line()).save(out or run / "results")
     echo_evaluations([evaluation])
     echo(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
 
@@ -95,7 +98,7 @@ def baseline(graph: OpenedGraph, out: OutOption = Path("runs/results"), split: S
     Example: cascader baseline wordnet
     """
     evaluation = evaluate_scorer(Frequency().fit(graph.kg), graph.kg, split)
-    path = evaluation.save(out / graph.kg.name)
+    path = replace(evaluation, command=command_line()).save(out / graph.kg.name)
     echo_evaluations([evaluation])
     echo(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
 

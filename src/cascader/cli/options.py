@@ -1,5 +1,7 @@
 """Options that several commands share, among them those that name and load a graph."""
 
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -93,6 +95,11 @@ PairsOption = Annotated[
     ),
 ]
 ProcessesOption = Annotated[int, typer.Option("--processes", help="The number of processes that read texts.")]
+
+
+def command_line() -> str:
+    """The command as it was typed, for the results that it makes."""
+    return shlex.join(["cascader", *sys.argv[1:]])
 
 
 def budget_of(time_limit: str | None, pairs: int | None) -> "Budget":

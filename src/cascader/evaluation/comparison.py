@@ -154,10 +154,14 @@ def _training_seconds(about: object) -> float | None:
     return sum(known) if known else None
 
 
+#: What the paper calls by another name.
+_SAME_KIND = {"cascader": "cascade"}
+
+
 def published_mrr(dataset: str, name: str) -> float | None:
     """The paper's MRR for a result of this name, or of its kind: "dual" for "dual-contrastive"."""
-    rows = _published().get(dataset, {})
-    row = rows.get(name) or rows.get(name.partition("-")[0])
+    rows, kind = _published().get(dataset, {}), name.partition("-")[0]
+    row = rows.get(name) or rows.get(_SAME_KIND.get(kind, kind))
     return None if row is None else float(row[0])
 
 

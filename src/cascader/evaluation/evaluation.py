@@ -83,6 +83,7 @@ class Evaluation:
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
     about: Mapping[str, Any] = field(default_factory=dict)  # how the scorer describes itself: settings, training
+    command: str = ""  # the command line that made it; empty: it was made in Python
 
     @classmethod
     def of(
@@ -184,6 +185,7 @@ class Evaluation:
             "peak_memory_bytes": self.peak_memory_bytes,
             "versions": dict(self.versions),
             "machine": dict(self.machine),
+            "command": self.command,
             "about": dict(self.about),
         }
 
@@ -233,6 +235,7 @@ class Evaluation:
             ranks=ranks,
             slices=slices,
             about=saved.get("about", {}),
+            command=str(saved.get("command", "")),  # results had none before
         )
 
 

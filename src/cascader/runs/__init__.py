@@ -16,6 +16,9 @@ from cascader.runs.questions import (
     read_triples,
 )
 from cascader.runs.reasons import Fact, TierReason
+from cascader.runs.reproduction import plan_requested, reproduce, reproduce_requested
+from cascader.runs.reproduction_plan import emit_reproduction_plan
+from cascader.runs.reproduction_result import Reproduction
 from cascader.runs.run import Run, load_run, save_run
 
 __all__ = [
@@ -23,6 +26,7 @@ __all__ = [
     "Prediction",
     "Predictions",
     "Predictor",
+    "Reproduction",
     "Rows",
     "Run",
     "RunFolder",
@@ -30,6 +34,7 @@ __all__ = [
     "Verdict",
     "can_read_new",
     "emit_plan",
+    "emit_reproduction_plan",
     "every_question",
     "fit",
     "fit_request",
@@ -40,8 +45,11 @@ __all__ = [
     "parse_entity",
     "percent",
     "plan_fit",
+    "plan_requested",
     "read_questions",
     "read_triples",
+    "reproduce",
+    "reproduce_requested",
     "save_run",
     "tier_kinds",
     "with_threshold",

@@ -86,10 +86,15 @@ def _fit_for_now(request: FitRequest) -> Run:
 def fit_requested(request: FitRequest, folder: RunFolder) -> Run:
     """Carry out a request in a locked folder, so that a second process on the same run waits."""
     with folder.locked(), listening(log_to(folder.path / "events.jsonl")):
-        plan = _start(request, folder)
-        for tier in plan.tiers:
-            plan = _train(plan, tier, request, folder)
+        plan = train_tiers(_start(request, folder), request, folder)
         return _finish(plan, request, folder)
+
+
+def train_tiers(plan: FitPlan, request: FitRequest, folder: RunFolder) -> FitPlan:
+    """Train the planned tiers one after another, and return the plan with the seconds they took."""
+    for tier in plan.tiers:
+        plan = _train(plan, tier, request, folder)
+    return plan
 
 
 def plan_fit(request: FitRequest, folder: RunFolder) -> FitPlan:
@@ -124,7 +129,7 @@ def _train(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> 
         is_recorded = plan.tiers[tier].actual_seconds is not None  # not if the process was killed in between
         return plan if is_recorded else plan.with_actual(tier, _seconds(found.history_))
     _emit_settings(request.kg, tier, untrained, folder)
-    earlier = _earlier(folder, tier, plan, request.kg) if untrained.needs_texts else None
+    earlier = _earlier(folder, tier, plan, request) if untrained.needs_texts else None
     seconds = max(min(request.time_limit, plan.limit(tier) - (time.monotonic() - started)), 1e-3)
     if request.is_searched(tier):
         trained_seconds = _search(plan, tier, request, folder, seconds)
@@ -163,10 +168,10 @@ def _search(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, se
     return sum(trial.seconds for trial in search.trials)
 
 
-def _earlier(folder: RunFolder, tier: str, plan: FitPlan, kg: KnowledgeGraph) -> Scorer | None:
-    """Add up the tiers before this one that score every entity, with the weights that are best on valid."""
-    names = list(plan.tiers)
-    models = {name: folder.load_tier(name, kg) for name in names[: names.index(tier)] if folder.has_tier(name)}
+def _earlier(folder: RunFolder, tier: str, plan: FitPlan, request: FitRequest) -> Scorer | None:
+    """Add up the tiers that this one is trained beside and that score every entity, weighed on valid."""
+    names, kg = request.beside(tier, list(plan.tiers)), request.kg
+    models = {name: folder.load_tier(name, kg) for name in names if folder.has_tier(name)}
     dense: dict[str, Scorer] = {name: model for name, model in models.items() if not model.reads_pairs}
     if len(dense) > 1 and len(kg.valid):
         return best_weighted_sum(dense, kg)

@@ -1,7 +1,7 @@
 """A run's folder, which holds everything a colleague needs to use the run."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -95,14 +95,24 @@ class RunFolder:
         """Whether the folder holds a complete run."""
         return (self.path / "run.json").exists()
 
-    def mark_complete(self, kg: KnowledgeGraph, preset: str, tiers: Mapping[str, str]) -> None:
-        """Record that the run is complete; `tiers` maps each tier to its kind, in order."""
+    def part(self, tiers: Sequence[str]) -> Path:
+        """Return the folder for what valid has chosen for some of the tiers."""
+        return self.path / "parts" / "+".join(tiers)
+
+    def mark_complete(
+        self, kg: KnowledgeGraph, preset: str, tiers: Mapping[str, str], apart: Sequence[str] = ()
+    ) -> None:
+        """Record that the run is complete; `tiers` maps each tier to its kind, in order.
+
+        Those that stand `apart` were trained to be compared with the others, and are no part of the run's cascade.
+        """
         metadata = {
             "format": FORMAT,
             "dataset": kg.name,
             "data_hash": kg.data_hash,
             "preset": preset,
             "tiers": dict(tiers),
+            **({"apart": list(apart)} if apart else {}),
             "versions": {"python": platform.python_version(), **versions_of(_PACKAGES)},
         }
         write_json(self.path / "run.json", metadata)

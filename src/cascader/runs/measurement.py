@@ -1,29 +1,27 @@
 """Evaluate a run: its tuned cascade within a budget, or some of its tiers alone or added up."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from cascader.cascade import Alpha, Cascade, Deadline, MeteredCascade
-from cascader.cascade.blend import best_reranking, tune_alpha
-from cascader.cascade.pruners import TopK
+from cascader.cascade import Deadline, MeteredCascade
 from cascader.display import emit
 from cascader.errors import SettingsError
 from cascader.evaluation import Evaluation, Filtering, evaluate
-from cascader.graph import KnowledgeGraph, Queries, SplitName
+from cascader.graph import Queries, SplitName
 from cascader.models.model import Model
-from cascader.scoring import Scorer
+from cascader.runs.sums import added_up, path_of_sum
 from cascader.scoring.engine import Engine
-from cascader.tuning import Budget, Plan
-from cascader.tuning.weights import best_weighted_sum
+from cascader.tuning import Budget, Plan, SearchSpace
 
 if TYPE_CHECKING:
     from cascader.runs.run import Run
 
-#: How the weights of a sum are chosen: of all tiers at once, or an alpha for one tier after the other, as in the paper.
-SumWeights = Literal["joint", "alpha"]
-#: The number of valid triples for choosing the weight of a tier that reads pairs when it is evaluated in a sum.
-_RERANKED_TRIPLES = 200
+#: How some tiers are weighed: in a sum, all at once or one alpha after the other as in the paper, or in a cascade with
+#: pruners, tuned as fitting does or in the paper's search space.
+SumWeights = Literal["joint", "alpha", "tuned", "paper"]
+_SPACES: dict[SumWeights, SearchSpace] = {"tuned": "ours", "paper": "paper"}
 
 
 def evaluate_run(
@@ -40,13 +38,43 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run as `Run.evaluate` describes."""
     questions = len(Queries.from_triples(run.kg.split(split)).unique()[0])
-    plan = None if tiers or beside else run.planned(budget, questions, engine)
+    plan = None if beside else _plan(run, tiers, weights, budget, questions, top, engine)
     if plan is not None:
         return _evaluate_cascade(run, split, filtering, plan, questions, budget, name)
     parts = _parts(run, tiers) if beside is None else _first_tiers(run, beside)
-    scorer, about = _added_up(run, parts, weights, top)
+    scorer, about = added_up(run, parts, weights, top, engine)
     name = name or _result_name(list(parts.values()))
     return evaluate(scorer, run.kg, split, filtering=filtering, name=name, seed=run.seed, about=about)
+
+
+def choose(
+    run: "Run", tiers: Sequence[str], weights: SumWeights, top: int, engine: Engine | None = None
+) -> Path | None:
+    """Let valid choose how these tiers are weighed, and return the file that says how; None: there is no choice."""
+    if len(tiers) > 1 and weights in _SPACES:
+        part = run.only(tiers)
+        part.tuned(engine, top, space=_SPACES[weights])
+        return part.tuning_folder(_SPACES[weights]) / "tuning.json"
+    added_up(run, _parts(run, tiers), weights, top, engine)
+    path = path_of_sum(run, tiers, weights)
+    return path if path.exists() else None
+
+
+def _plan(
+    run: "Run",
+    tiers: Sequence[str] | None,
+    weights: SumWeights,
+    budget: Budget,
+    questions: int,
+    top: int,
+    engine: Engine | None,
+) -> Plan | None:
+    """Plan with the tuned cascade of the run or of some of its tiers; None if tiers are to be added up instead."""
+    if not tiers:
+        return run.planned(budget, questions, engine)
+    if weights not in _SPACES or len(tiers) == 1:
+        return None
+    return run.only(tiers).tuned(engine, top, space=_SPACES[weights]).plan(budget, questions)
 
 
 def _evaluate_cascade(
@@ -68,7 +96,7 @@ def _parts(run: "Run", tiers: Sequence[str] | None) -> dict[str, Model]:
     """Return the tiers to add up by name, in the order of the run."""
     for name in tiers or ():
         run.tier(name)
-    return {name: model for name, model in run.tiers.items() if not tiers or name in tiers}
+    return {name: model for name, model in run.tiers.items() if name in (tiers or run.cascade_tiers)}
 
 
 def _first_tiers(run: "Run", other: "Run") -> dict[str, Model]:
@@ -77,46 +105,6 @@ def _first_tiers(run: "Run", other: "Run") -> dict[str, Model]:
         raise SettingsError("the two runs were fitted to different graphs. Fit both to the same one.")
     names = ["kge" if "kge" in each.tiers else next(iter(each.tiers)) for each in (run, other)]
     return {names[0]: run.tiers[names[0]], f"{names[1]} of the second run": other.tiers[names[1]]}
-
-
-def _added_up(run: "Run", parts: Mapping[str, Model], weights: SumWeights, top: int) -> tuple[Scorer, dict[str, Any]]:
-    """Add the tiers up to one scorer, with weights chosen on valid, and describe it."""
-    is_alone = all(model.reads_pairs for model in parts.values())
-    if is_alone:  # it can only read candidates that the first tier proposes
-        parts = {next(iter(run.tiers)): next(iter(run.tiers.values())), **parts}
-    dense = {tier: model for tier, model in parts.items() if not model.reads_pairs}
-    if weights == "joint" and len(dense) > 1:
-        scorer, about = _weighed(dense, run.kg)
-        before, others = " + ".join(dense), [(tier, model) for tier, model in parts.items() if model.reads_pairs]
-    else:
-        (before, first), *others = parts.items()
-        scorer, about = first, first.describe()
-    for tier, model in others:
-        alpha = Alpha(0.0, 0.0) if is_alone else _weight(scorer, model, run.kg, top)
-        scorer = Cascade(scorer).then(model, alpha=alpha, keep=TopK(top) if model.reads_pairs else None)
-        chosen = f"{alpha.head:.2f} for heads, {alpha.tail:.2f} for tails"
-        emit("weight", f"The weight of {before} against {tier}: {chosen}.")
-        about = {"first": about, "second": model.describe(), "alpha": alpha.as_dict()}
-        about |= {"top": top} if model.reads_pairs else {}
-        before = f"{before} + {tier}"
-    return scorer, about
-
-
-def _weighed(models: Mapping[str, Model], kg: KnowledgeGraph) -> tuple[Scorer, dict[str, Any]]:
-    """Weigh tiers that score every entity, all at once."""
-    cascade = best_weighted_sum(models, kg)
-    emit("weight", f"Weighed on valid, all at once: {cascade!r}.")
-    later = [{"tier": tier.name, "alpha": tier.weight.as_dict()} for tier in cascade.tiers]
-    about = {"tiers": {tier: model.describe() for tier, model in models.items()}, "first": cascade.name, "later": later}
-    return cascade, about
-
-
-def _weight(earlier: Scorer, model: Model, kg: KnowledgeGraph, top: int) -> Alpha:
-    if not model.reads_pairs:
-        return tune_alpha(earlier, model, kg)
-    seed = int(model.settings.as_dict().get("seed", 0))
-    queries = Queries.from_triples(kg.sample("valid", _RERANKED_TRIPLES, seed))
-    return best_reranking(earlier, model, kg, queries, TopK(top)).alpha
 
 
 def _result_name(models: Sequence[Model]) -> str:

@@ -26,7 +26,7 @@ _DEFAULT_TIERS = ("plausibility", "rules", "similarity", "kge", "dual", "cross")
 FORMAT = 2
 _FILE = "plan.json"
 #: The share of the training time that is handed out: the machine may later be slower than when it was measured.
-_HANDED_OUT = 0.9
+HANDED_OUT = 0.9
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class FitRequest:
     trials: int
     seed: int
     started: float  # by time.monotonic()
+    only_beside: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by tier; others learn beside all before
 
     def model(self, tier: str, preset_name: str) -> Model:
         """Make a tier's untrained model for a preset."""
@@ -66,9 +67,16 @@ class FitRequest:
         """Return whether a tier's settings are searched for: those of the first embedding, if there are trials."""
         return self.trials > 0 and tier == "kge"
 
+    def beside(self, tier: str, tiers: Sequence[str]) -> list[str]:
+        """Return the ones of all `tiers` that a tier is trained beside: those before it, or those it is limited to."""
+        before = tiers[: tiers.index(tier)]
+        return [name for name in before if name in self.only_beside.get(tier, before)]
+
     def as_dict(self) -> dict[str, Any]:
         """Return what makes two requests the same."""
+        limits = {tier: list(names) for tier, names in self.only_beside.items()}
         return {
+            **({"only_beside": limits} if limits else {}),
             "data_hash": self.kg.data_hash,
             "kinds": dict(self.kinds),
             "settings": {tier: self.settings(tier, self.preset or PRESETS[0]) for tier in self.kinds},
@@ -242,7 +250,7 @@ def make_plan(request: FitRequest, folder: RunFolder, *, measure: bool) -> FitPl
     chosen = {tier: costs.of(tier, name) for tier, name in choice.presets.items()}
     tuning = costs.tuning([*trained, *chosen])
     share_of = (
-        split_budget(chosen, _HANDED_OUT * max(request.seconds_left() - tuning, 0.0)) if request.has_budget else {}
+        split_budget(chosen, HANDED_OUT * max(request.seconds_left() - tuning, 0.0)) if request.has_budget else {}
     )
     planned = {
         tier: PlannedTier(presets[0], model.parameter_count, 0.0, 0.0, 0.0 if request.has_budget else None, 0.0)

@@ -8,7 +8,7 @@ from typing import Protocol
 from cascader.cascade import Cascade
 from cascader.cascade.blend import best_reranking
 from cascader.cascade.pruners import TopK
-from cascader.graph import KnowledgeGraph, Queries
+from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models.model import Model
 from cascader.models.training import TrainingCost, seconds_for
 from cascader.scoring import Scorer, StoredScorer, reads_pairs
@@ -94,6 +94,9 @@ def split_budget(costs: Mapping[str, TrainingCost], seconds: float) -> dict[str,
 
 #: The numbers of valid triples for which pairs are read to measure the speed.
 _FEW = (4, 24)
+#: The numbers of questions that are answered to measure the speed, and of candidates that are read for each.
+_SIZES = (32, 128)
+_CANDIDATES = 20
 
 
 class MeasuredCosts:
@@ -113,6 +116,8 @@ class MeasuredCosts:
         self._kg, self._model, self._repeats = kg, model, repeats
         self._costs: dict[tuple[str, str], TrainingCost] = {}
         self._tuning: dict[tuple[str, ...], float] = {}
+        self._adding: dict[tuple[str, ...], float] = {}
+        self._answering: dict[tuple[str, int], float] = {}
         #: Trained models, and those from the last dry runs: these have learned nothing, but are just as fast.
         self._models: dict[str, Model] = dict(trained or {})
 
@@ -133,6 +138,35 @@ class MeasuredCosts:
         if tuple(tiers) not in self._tuning:
             self._tuning[tuple(tiers)] = self._measure_tuning(tiers)
         return self._tuning[tuple(tiers)]
+
+    def model(self, tier: str) -> Model:
+        """Return the model of a tier that was measured: trained, or just as fast as if it were."""
+        return self._models[tier]
+
+    def adding(self, tiers: Sequence[str]) -> float:
+        """Measure the seconds for weighing those of these tiers that score every entity, all at once."""
+        dense = tuple(self._dense(tiers))
+        if dense not in self._adding:
+            self._adding[dense] = self._seconds_to_add(dense) if len(dense) > 1 else 0.0
+        return self._adding[dense]
+
+    def answering(self, tier: str, questions: int, top: int) -> float:
+        """Measure the seconds for a tier to answer so many questions; one that reads pairs reads `top` candidates."""
+        if (tier, questions) not in self._answering:
+            self._answering[tier, questions] = self._measure_answering(tier, questions)
+        return self._answering[tier, questions] * (top if reads_pairs(self._models[tier]) else 1)
+
+    def _measure_answering(self, tier: str, questions: int) -> float:
+        """Measure the seconds for scoring all entities of so many questions, or one candidate of each."""
+        model, asked = self._models[tier], Queries.from_triples(self._kg.train[: max(_SIZES)])
+        if not reads_pairs(model):
+            return seconds_for(lambda count: model.score_all(asked[:count]), questions, _SIZES)
+        few = min(_CANDIDATES, len(self._kg.entities))
+
+        def read(count: int) -> None:
+            model.score(asked[:count], Candidates.from_lists([list(range(few))] * len(asked[:count])))
+
+        return seconds_for(read, questions, _FEW) / few
 
     def _measure(self, tier: str, preset: str) -> TrainingCost:
         model = self._model(tier, preset)

@@ -25,7 +25,17 @@ from cascader.runs.questions import for_new_entities, parse_entity
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
 from cascader.storage import folder_bytes
-from cascader.tuning import READ_TOP, Budget, Plan, TuningResult, load_tuned, save_tuned, split_valid, tune
+from cascader.tuning import (
+    READ_TOP,
+    Budget,
+    Plan,
+    SearchSpace,
+    TuningResult,
+    load_tuned,
+    save_tuned,
+    split_valid,
+    tune,
+)
 from cascader.tuning.calibration import Calibration, calibrate, hash_of_cascade, load_calibration, save_calibration
 
 
@@ -50,6 +60,7 @@ class Run:
     kg: KnowledgeGraph
     tiers: Mapping[str, Model]
     metadata: Mapping[str, Any]
+    part: tuple[str, ...] | None = None  # the tiers that its cascade may use; None: all but those that stand apart
 
     def __repr__(self) -> str:
         return f"Run({self.kg.name}, {', '.join(f'{tier}: {model.name}' for tier, model in self.tiers.items())})"
@@ -67,6 +78,24 @@ class Run:
         if name not in self.tiers:
             raise SettingsError(f"{self.folder.path} has no tier {name!r}. It has: {', '.join(self.tiers)}.")
         return self.tiers[name]
+
+    def only(self, tiers: Sequence[str]) -> "Run":
+        """Return the same run with a cascade of these tiers alone; what valid chooses for them has files of its own.
+
+        `run.only(["rules", "kge"]).predict("aspirin", "treats")` is answered without the others.
+        """
+        for name in tiers:
+            self.tier(name)
+        whole = replace(self, part=None)
+        names = tuple(name for name in self.tiers if name in tiers)
+        return whole if names == tuple(whole.cascade_tiers) else replace(self, part=names)
+
+    @property
+    def cascade_tiers(self) -> dict[str, Model]:
+        """The tiers that its cascade may use: a tier that stands apart was trained to be compared with them."""
+        apart = self.metadata.get("apart", ())
+        names = [name for name in self.tiers if name not in apart] if self.part is None else self.part
+        return {name: self.tiers[name] for name in names}
 
     @property
     def seed(self) -> int:
@@ -90,20 +119,36 @@ class Run:
             for name, model in self.tiers.items()
         }
 
-    def tuned(self, engine: Engine | None = None, read_top: int = READ_TOP, seed: int = 0) -> TuningResult:
-        """Return all cascades that were tried on valid; they are tried now if the tiers have changed since."""
-        scorers = self.scorers(engine)
-        identity = {name: self.folder.tier_hash(name) for name in self.tiers}
+    def tuned(
+        self,
+        engine: Engine | None = None,
+        read_top: int = READ_TOP,
+        seed: int = 0,
+        space: SearchSpace = "ours",
+    ) -> TuningResult:
+        """Return all cascades that were tried on valid; they are tried now if the tiers have changed since.
+
+        `space` is what is tried: as much as we know of, or what the paper tries.
+        """
+        scorers = {name: scorer for name, scorer in self.scorers(engine).items() if name in self.cascade_tiers}
+        identity = {name: self.folder.tier_hash(name) for name in scorers}
         identity |= {"read_top": str(read_top), "seed": str(seed)}
-        found = load_tuned(self.folder.path, identity, scorers)
+        place = self.tuning_folder(space)
+        found = load_tuned(place, identity, scorers)
         if found is None:
-            found = tune(_untuned(scorers), self.kg, read_top=read_top, seed=seed)
-            save_tuned(found, self.folder.path, identity)
+            found = tune(_untuned(scorers), self.kg, read_top=read_top, seed=seed, space=space)
+            save_tuned(found, place, identity)
         return found
+
+    def tuning_folder(self, space: SearchSpace = "ours") -> Path:
+        """Return where the result of tuning is kept: with the run, or in a folder for these tiers or this space."""
+        if self.part is None and space == "ours":
+            return self.folder.path
+        return self.folder.part(list(self.cascade_tiers)) / ("tuned" if space == "ours" else space)
 
     def planned(self, budget: Budget, question_count: int, engine: Engine | None = None) -> Plan | None:
         """Choose the best cascade within a budget for a number of questions; None if there is nothing to choose."""
-        if len(self.tiers) == 1 or len(self.kg.valid) == 0:
+        if len(self.cascade_tiers) == 1 or len(self.kg.valid) == 0:
             return None
         return self.tuned(engine).plan(budget, question_count)
 
@@ -157,12 +202,13 @@ class Run:
         plan = self.planned(budget or Budget(), question_count, engine)
         if plan is not None:
             return self.calibrated(plan.trial.cascade)
-        together = _equal_sum({name: model for name, model in self.tiers.items() if not model.reads_pairs})
-        return self.calibrated(together) if len(self.kg.valid) else Predictor(self.kg, together, evidence=self.tiers)
+        tiers = self.cascade_tiers
+        together = _equal_sum({name: model for name, model in tiers.items() if not model.reads_pairs})
+        return self.calibrated(together) if len(self.kg.valid) else Predictor(self.kg, together, evidence=tiers)
 
     def calibrated(self, cascade: Cascade) -> Predictor:
         """Return a predictor for a cascade of this run's tiers, calibrated now if it never was."""
-        return Predictor(self.kg, cascade, self._calibration(cascade), evidence=self.tiers)
+        return Predictor(self.kg, cascade, self._calibration(cascade), evidence=self.cascade_tiers)
 
     def with_threshold(self, predictor: Predictor) -> Predictor:
         """Return the same predictor with a threshold for verdicts, chosen now if it never was."""
@@ -211,7 +257,9 @@ class Run:
         `filtering` is that of `cascader.evaluate`.
         `tiers` evaluates some tiers instead, alone or added up with `weights` that valid chooses: "joint" weighs all at
         once and leaves out what does not help, "alpha" adds one after the other (Eq. 1 of the paper). A tier that reads
-        pairs gets the `top` candidates. `beside` adds the embedding of another run on the same graph to this one's.
+        pairs gets the `top` candidates. "tuned" tunes a cascade of these tiers as fitting does, and "paper" one with
+        the paper's search space; both read at most `top` candidates. `beside` adds the embedding of another run on the
+        same graph to this one's.
         """
         return evaluate_run(self, split, filtering, tiers, weights, budget or Budget(), beside, top, name, engine)
 
@@ -221,12 +269,13 @@ class Run:
 
         results = sorted((self.folder.path / "results").glob("*.json"))
         tuned = self.tuned(engine) if len(self.kg.valid) else None
+        names = self.cascade_tiers
         numbers = analyze(
             self.kg,
-            self.scorers(engine),
+            {name: scorer for name, scorer in self.scorers(engine).items() if name in names},
             tuned,
             [Evaluation.load(path) for path in results],
-            self.describe_tiers(),
+            {name: about for name, about in self.describe_tiers().items() if name in names},
             calibration=self.predictor(engine=engine).calibration,
         )
         return write_report(Path(out) if out else self.folder.path / "report", numbers)

@@ -12,7 +12,7 @@ from cascader.tuning.result import (
     save_tuned,
     tier_to_dict,
 )
-from cascader.tuning.search import READ_TOP, ReadingSpeed, split_valid, trial_count, tune
+from cascader.tuning.search import READ_TOP, ReadingSpeed, SearchSpace, split_valid, trial_count, tune
 
 __all__ = [
     "READ_TOP",
@@ -20,6 +20,7 @@ __all__ = [
     "COSTS",
     "Plan",
     "ReadingSpeed",
+    "SearchSpace",
     "Trial",
     "TuningResult",
     "best_reranking",

@@ -63,14 +63,26 @@ class Trial:
     def as_dict(self) -> dict[str, Any]:
         """Return the trial as a JSON object, without what its pruners have learned."""
         return {
-            "tiers": list(self.tiers),
-            "later": [tier_to_dict(tier) for tier in self.cascade.tiers],
+            **cascade_to_dict(self.cascade),
             "valid_mrr": round(self.mrr, 6),
             "pairs_per_query": round(self.pairs_per_query, 3),
             "seconds_per_query": self.seconds_per_query,
             "coverage": self.coverage,
             "p_value": self.p_value,
         }
+
+
+def cascade_to_dict(cascade: Cascade) -> dict[str, Any]:
+    """Describe a cascade as a JSON object, without the arrays that its pruners have learned."""
+    return {
+        "tiers": [cascade.name, *(tier.name for tier in cascade.tiers)],
+        "later": [tier_to_dict(tier) for tier in cascade.tiers],
+    }
+
+
+def cascade_from_dict(saved: Mapping[str, Any], scorers: Mapping[str, Scorer]) -> Cascade:
+    """Rebuild a cascade whose pruners have learned nothing from `cascade_to_dict`; `scorers` are its tiers by name."""
+    return _cascade(saved, scorers, {}, 0)
 
 
 def tier_to_dict(tier: Tier) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """Choose tiers, pruners and weights on valid by replaying scores that were recorded once."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from cascader.cascade import Cascade, Fusion, Pruned, Scale, Tier, mask_known
-from cascader.cascade.blend import best_reranking
+from cascader.cascade.blend import best_reranking, best_sum
 from cascader.cascade.pruners import (
     BudgetedTopK,
     Capped,
@@ -69,17 +69,22 @@ READ_TOP = 100
 #: For estimating the time of tuning: how often a trial is replayed.
 REPLAYS_PER_TRIAL = 2
 _FUSIONS = [Fusion(scale, pruned) for scale in get_args(Scale) for pruned in get_args(Pruned)]
+#: What is searched: all that we know of, or what the paper searches (Section 4.3): one alpha for both sides of each
+#: tier, Eq. 2 to the letter, static or dynamic pruning, any of the later tiers, and the best on valid wins.
+SearchSpace = Literal["ours", "paper"]
 #: The most memory for a tier's recorded scores: on large graphs, a sample of valid is enough.
 _RECORD_BYTES = 256 << 20
 
 
-def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = READ_TOP, seed: int = 0) -> TuningResult:
+def tune(
+    cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = READ_TOP, seed: int = 0, space: SearchSpace = "ours"
+) -> TuningResult:
     """Try the tiers with different weights, pruners and fusions; those of `cascade` are ignored.
 
     Tiers that score every entity are added up in order, with weights that are fitted to all of them at once. A tier
     that reads pairs then scores the `read_top` best candidates of each valid question once, and all trials look its
     scores up. Pruners learn from one half of valid; their coverage is measured on the other half. A tier is used only
-    if its gain is beyond chance.
+    if its gain is beyond chance. `space="paper"` searches what the paper does, with one alpha per tier, instead.
 
     >>> from cascader import Budget, Cascade, ComplEx, Frequency, KnowledgeGraph, tune
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
@@ -96,7 +101,7 @@ def tune(cascade: Cascade, kg: KnowledgeGraph, *, read_top: int = READ_TOP, seed
         )
     if read_top < 1:
         raise SettingsError(f"read_top is {read_top}, expected at least 1 candidate.")
-    return TuningResult(tuple(_Search(cascade, kg, seed).trials(read_top)))
+    return TuningResult(tuple(_SEARCHES[space](cascade, kg, seed).trials(read_top)))
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,9 @@ class _Reader:
 class _Search:
     """The state that all trials share: recorded scores, and the two halves of valid."""
 
+    fusions: Sequence[Fusion] = _FUSIONS
+    alphas_by_side = True
+
     def __init__(self, cascade: Cascade, kg: KnowledgeGraph, seed: int) -> None:
         self._kg = kg
         known = kg.known_before("valid")
@@ -180,20 +188,27 @@ class _Search:
         """Yield sums of tiers that score all entities, then rerankings of the best sum."""
         sums = list(self._sums())
         yield from sums
-        *_, base = (trial for trial in sums if trial.earns_its_cost)
-        for tier in self._reading:
-            yield from self._reranked(base, self._reader(tier, base, read_top), read_top)
+        for base in self._bases(sums):
+            for tier in self._reading:
+                yield from self._reranked(base, self._reader(tier, base, read_top), read_top)
+
+    def _bases(self, sums: list[Trial]) -> list[Trial]:
+        """Choose the sums whose candidates are read: the last one that earns its cost."""
+        return [trial for trial in sums if trial.earns_its_cost][-1:]
 
     # Sums.
 
     def _sums(self) -> Iterator[Trial]:
         """Yield the first tier, then the sums with one more tier at a time."""
         for found in add_in_order(Sample.collect(list(self._scorers.values()), self._kg)):
-            cascade = found.cascade(self._scorers)
-            names = [cascade.name, *(tier.name for tier in cascade.tiers)]
-            seconds = sum(self._recorded[name].seconds_per_question for name in names)
-            mrr = mean_reciprocal_rank(self._replay(cascade), self._both, self._filter)
-            yield Trial(cascade, mrr, 0.0, seconds, p_value=found.p_value)
+            yield self._sum(found.cascade(self._scorers), found.p_value)
+
+    def _sum(self, cascade: Cascade, p_value: float | None) -> Trial:
+        """Replay a sum of tiers, and add up what they cost."""
+        names = [cascade.name, *(tier.name for tier in cascade.tiers)]
+        seconds = sum(self._recorded[name].seconds_per_question for name in names)
+        mrr = mean_reciprocal_rank(self._replay(cascade), self._both, self._filter)
+        return Trial(cascade, mrr, 0.0, seconds, p_value=p_value)
 
     # Reranking.
 
@@ -211,18 +226,24 @@ class _Search:
         before = reciprocal_ranks(earlier, self._both, self._filter)
 
         def best(keep: Pruner, fusion: Fusion) -> Trial:
-            found = best_reranking(earlier, reader.stored, self._kg, self._both, keep, fusion)
+            found = best_reranking(
+                earlier, reader.stored, self._kg, self._both, keep, fusion, by_side=self.alphas_by_side
+            )
             tier = replace(reader.tier, alpha=found.alpha, keep=keep, fusion=fusion)
-            p_value = chance_of(found.reciprocal_ranks - before, self._triple_of)
+            p_value = self._chance(found.reciprocal_ranks - before)
             return replace(self._costed(base, reader, tier), mrr=found.mrr, p_value=p_value)
 
-        widest = [best(TopK(read_top), fusion) for fusion in _FUSIONS]
+        widest = [best(TopK(read_top), fusion) for fusion in self.fusions]
         fusion = max(widest, key=lambda trial: trial.mrr).cascade.tiers[-1].fusion
         pruners = self._pruners(earlier, read_top)
         with progress("trying pruners", total=len(pruners), unit="pruners") as advance:
             for keep in pruners:
                 yield best(keep, fusion)
                 advance(1)
+
+    def _chance(self, gains: FloatArray) -> float | None:
+        """How probable the gains of a reranking would be by chance."""
+        return chance_of(gains, self._triple_of)
 
     def _costed(self, base: Trial, reader: _Reader, tier: Tier) -> Trial:
         """A trial with its costs and its coverage, but no figures yet."""
@@ -272,6 +293,40 @@ class _Search:
         """Return the candidates that a pruner keeps after a sum of tiers."""
         scores = self._replay(base.cascade).score_all(questions)
         return keep.keep(questions, mask_known(scores, questions))
+
+
+class _PaperSearch(_Search):
+    """The paper's search space; nothing is pruned before a tier that scores every entity, as in its main results."""
+
+    fusions = (Fusion("raw", "unchanged"),)
+    alphas_by_side = False
+
+    def _bases(self, sums: list[Trial]) -> list[Trial]:
+        """Try every choice of language models: a tier that reads pairs may follow any of the sums."""
+        return sums
+
+    def _sums(self) -> Iterator[Trial]:
+        """Yield the first tier, then the sums with one more tier at a time, each with one alpha."""
+        (name, first), *others = self._scorers.items()
+        cascade = Cascade(first, name=name)
+        yield self._sum(cascade, None)
+        for name, scorer in others:
+            found = best_sum(self._replay(cascade), self._recorded[name], self._kg, self._both, by_side=False)
+            cascade = cascade.then(scorer, alpha=found.alpha, name=name)
+            yield self._sum(cascade, None)
+
+    def _chance(self, gains: FloatArray) -> None:
+        """The paper asks for no proof of a gain."""
+
+    def _pruners(self, earlier: Cascade, read_top: int) -> list[Pruner]:
+        """Build static and dynamic pruners for each quantile."""
+        examples = Examples.collect(score_in_blocks(earlier, self._learning), "compact")
+        static, dynamic = StaticTopK(0.5).fit_examples(examples), DynamicTopK(0.5).fit_examples(examples)
+        both = [(static.with_quantile(quantile), dynamic.with_quantile(quantile)) for quantile in QUANTILES]
+        return [Capped(read_top, pruner) for pair in both for pruner in pair]
+
+
+_SEARCHES: dict[SearchSpace, type[_Search]] = {"ours": _Search, "paper": _PaperSearch}
 
 
 def trial_count(read_top: int) -> int:
