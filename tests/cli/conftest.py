@@ -22,6 +22,7 @@ SMALL_TIERS = (
     "dual.epochs=2",
     "cross.base={base}",
     "cross.split_layer=0",
+    "cross.precision=float32",
     "cross.rounds=2",
     "cross.queries_per_round=8",
     "cross.valid_top_k=3",

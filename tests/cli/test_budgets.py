@@ -23,9 +23,16 @@ def bare(tmp_path):
 
 @pytest.fixture
 def small(tiny_model):
-    """Settings of all three tiers, such that a training takes a moment."""
+    """Settings of all tiers, such that a training takes a moment."""
     settings = ["epochs=20", "dim=8", f"dual.base={tiny_model}", "dual.epochs=10", f"cross.base={tiny_model}"]
-    settings += ["cross.split_layer=0", "cross.rounds=3", "cross.queries_per_round=8", "cross.valid_top_k=3"]
+    settings += [f"late.base={tiny_model}", "late.epochs=10", "late.layer=1"]
+    settings += [
+        "cross.split_layer=0",
+        "cross.precision=float32",
+        "cross.rounds=3",
+        "cross.queries_per_round=8",
+        "cross.valid_top_k=3",
+    ]
     return setting_options(settings)
 
 
@@ -96,7 +103,7 @@ def test_a_budget_too_small_trains_the_first_tier_alone_for_as_long_as_there_is(
         "fit",
         likes,
         "--tiers",
-        "kge,dual,cross",
+        "kge,dual,late,cross",
         *small,
         "--set",
         "epochs=100000",
@@ -153,7 +160,7 @@ def test_killed_it_resumes_the_same_plan(run, likes, small, tmp_path):
     assert (code, err) == (0, "")
     assert f"Resuming the plan in {folder}." in "".join(out.splitlines())
     after = json.loads((folder / "plan.json").read_text())
-    tiers = ["plausibility", "rules", "similarity", "kge", "dual", "cross"]
+    tiers = ["plausibility", "rules", "similarity", "kge", "dual", "late", "cross"]
     for tier in tiers:
         took = after["tiers"][tier].pop("actual_seconds")
         assert took > 0

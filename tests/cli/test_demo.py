@@ -13,6 +13,7 @@ def quick_presets(tiny_model, monkeypatch):
     short = {
         "complex": {"dim": 20, "batch_size": 50, "epochs": 15, "learning_rate": 0.1},
         "dual": {"base": tiny_model, "epochs": 1},
+        "late": {"base": tiny_model, "epochs": 1, "layer": 1},
         "cross": {
             "base": tiny_model,
             "split_layer": 0,

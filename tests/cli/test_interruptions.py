@@ -19,7 +19,14 @@ KILLS = 10
 @pytest.fixture
 def command(likes, tiny_model):
     small = ["epochs=8", "dim=4", f"dual.base={tiny_model}", "dual.epochs=6", f"cross.base={tiny_model}"]
-    small += ["cross.split_layer=0", "cross.rounds=5", "cross.queries_per_round=8", "cross.valid_top_k=3"]
+    small += [f"late.base={tiny_model}", "late.epochs=4", "late.layer=1", "late.dim=4"]
+    small += [
+        "cross.split_layer=0",
+        "cross.precision=float32",
+        "cross.rounds=5",
+        "cross.queries_per_round=8",
+        "cross.valid_top_k=3",
+    ]
     return ["fit", str(likes), *setting_options(small)]
 
 

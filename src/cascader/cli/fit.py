@@ -12,8 +12,9 @@ TiersOption = Annotated[
     str,
     typer.Option(
         "--tiers",
-        help="Which tiers to train, separated by commas: plausibility, rules, similarity, kge (an embedding), dual and "
-        "cross (language models), or a model by name, such as rotate. [default: all that the graph's texts allow]",
+        help="Which tiers to train, separated by commas: plausibility, rules, similarity, kge (an embedding), dual, "
+        "late and cross (language models), or a model by name, such as rotate. [default: all that the graph's texts "
+        "allow]",
     ),
 ]
 ModelOption = Annotated[

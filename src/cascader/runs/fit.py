@@ -40,8 +40,8 @@ def fit(
     """Train on a graph, tune on valid, and save everything in the folder `out`; if interrupted, the same call resumes.
 
     `budget` is how long it all may take and `time_limit` how long each tier may train: seconds, or "30m". `tiers` are
-    "plausibility", "rules", "similarity", "kge", "dual", "cross" or any registered model; the default is all of these
-    that the graph's texts allow. `model` says which embeddings "kge" stands for. `settings` changes those of the
+    "plausibility", "rules", "similarity", "kge", "dual", "late", "cross" or any registered model; the default is all of
+    these that the graph's texts allow. `model` says which embeddings "kge" stands for. `settings` changes those of the
     preset: `{"kge": {"dim": 50}}`. Without `out`, the run lives in a temporary folder until Python exits:
     `run.save(folder)` saves it.
 

@@ -22,7 +22,7 @@ from cascader.runs.planner import Choice, MeasuredCosts, choose, split_budget
 from cascader.storage import read_json, write_json
 
 #: In order of cost.
-_DEFAULT_TIERS = ("plausibility", "rules", "similarity", "kge", "dual", "cross")
+_DEFAULT_TIERS = ("plausibility", "rules", "similarity", "kge", "dual", "late", "cross")
 FORMAT = 2
 _FILE = "plan.json"
 #: The share of the training time that is handed out: the machine may later be slower than when it was measured.
