@@ -59,7 +59,7 @@ def test_the_same_command_prints_the_table_again_without_reading_test(run, optio
     code, out, err = run(*options, "--out", reproduced)
     assert (code, err) == (0, "")
     rows = json.loads((reproduced / "reproduction.json").read_text())["rows"]
-    assert len(rows) == 21
+    assert len(rows) == len(ROWS)
     for row in rows:
         assert f"{row['name']} " in out
         assert f"{row['mrr']:.4f}" in out
@@ -120,7 +120,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_rows(options, tmp_path, 
     assert finished.returncode == 0, finished.stderr
     killed = json.loads((tmp_path / "killed.json").read_text())
     expected = results(tmp_path / "whole")
-    assert len(expected) == 19
+    assert len(expected) == len(ROWS)
     for name in killed:
         assert results(tmp_path / name) == expected
         assert read_after_measured(tmp_path / name) == []
