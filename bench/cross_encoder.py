@@ -8,7 +8,7 @@ read only once, when a cross encoder is loaded, is recorded separately. How fast
 bench/cross_training.py does.
 
 Usage: python bench/cross_encoder.py [--whole RUN] [--split-3 RUN] [--split-4 RUN] [--pairs N] [--valid N] [--threads N]
-[--repeats N]. A run has the tiers kge and cross; one that is missing is trained first, which takes about five minutes.
+[--repeats N] [--minutes N]. A run has the tiers kge and cross; one that is missing is trained first, for so many minutes.
 """
 
 import argparse
@@ -41,7 +41,6 @@ from measuring import in_own_process, median, report
 TOP = 50
 #: The layer at which the cross encoder of each run is split.
 SPLITS = {"whole": 0, "split_3": 3, "split_4": 4}
-TIME_LIMIT = 180.0  # seconds, for each cross encoder
 PEER_BATCH = 32  # its own default
 STEPS = 8  # of each training that is measured
 RUNS = Path("runs") / "bench"
@@ -178,7 +177,7 @@ def run_one(arguments: argparse.Namespace) -> None:
 def run_all(arguments: argparse.Namespace) -> None:
     """Measure all cases in turn, and report how they compare."""
     for name, split_layer in SPLITS.items():
-        train_if_missing(getattr(arguments, name), split_layer)
+        train_if_missing(getattr(arguments, name), split_layer, 60 * arguments.minutes)
     options = [
         f"--{name.replace('_', '-')}={getattr(arguments, name)}" for name in (*SPLITS, "pairs", "valid", "threads")
     ]
@@ -224,7 +223,7 @@ def run_all(arguments: argparse.Namespace) -> None:
     )
 
 
-def train_if_missing(path: Path, split_layer: int) -> None:
+def train_if_missing(path: Path, split_layer: int, seconds: float) -> None:
     """Train a short run: what is measured is mostly speed, but the weights should be able to rerank."""
     folder = RunFolder(path)
     if folder.is_complete:
@@ -234,7 +233,7 @@ def train_if_missing(path: Path, split_layer: int) -> None:
     kge = ComplEx(**preset("complex", "quick", kg.name)).fit(kg)
     folder.save_tier("kge", kge)
     cross = CrossEncoder(split_layer=split_layer, rounds=8, valid_every=8)
-    folder.save_tier("cross", cross.fit(kg, folder=folder.tier("cross"), time_limit=TIME_LIMIT, earlier=kge))
+    folder.save_tier("cross", cross.fit(kg, folder=folder.tier("cross"), time_limit=seconds, earlier=kge))
     folder.mark_complete(kg, "quick", {"kge": kge.name, "cross": cross.name})
 
 
@@ -250,6 +249,7 @@ def main() -> None:
     parser.add_argument("--split-4", type=Path, default=RUNS / "repodb-split-4", help="a run trained with 4")
     parser.add_argument("--pairs", type=int, default=5000)
     parser.add_argument("--valid", type=int, default=300, help="valid triples for the MRR")
+    parser.add_argument("--minutes", type=float, default=3.0, help="for training each run that is missing")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--one", metavar="CASE", help=argparse.SUPPRESS)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cascader.runs.rows import ROWS
 from tests.cli.conftest import call_once, setting_options
 
 ROOT = Path(__file__).parents[2]
