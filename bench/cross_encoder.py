@@ -8,7 +8,7 @@ read only once, when a cross encoder is loaded, is recorded separately. How fast
 bench/cross_training.py does.
 
 Usage: python bench/cross_encoder.py [--whole RUN] [--split-3 RUN] [--split-4 RUN] [--pairs N] [--valid N] [--threads N]
-[--repeats N] [--minutes N]. A run has the tiers kge and cross; one that is missing is trained first, for so many minutes.
+[--repeats N] [--minutes N]. A run has the tiers kge and cross; one that is missing is first trained for N minutes.
 """
 
 import argparse
