@@ -40,7 +40,13 @@ export function sentence(anchor, relation, side) {
   return `${head} ${relation} ${tail}`;
 }
 
-const KINDS = { DualEncoder: "dual encoder", PooledEncoder: "pooled encoder", CrossEncoder: "cross encoder" };
+const KINDS = {
+  DualEncoder: "dual encoder",
+  ContextEncoder: "context encoder",
+  LateInteraction: "late interaction",
+  PooledEncoder: "pooled encoder",
+  CrossEncoder: "cross encoder",
+};
 
 /** The name of a tier's kind of model. */
 export const kindOf = (tier) => (tier ? (KINDS[tier.kind] ?? tier.kind) : "");
