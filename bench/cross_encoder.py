@@ -30,7 +30,7 @@ from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models.embeddings import ComplEx
 from cascader.models.settings import preset
 from cascader.models.text import CrossEncoder
-from cascader.models.text.precision import UpperLayers, in_int8
+from cascader.models.text.precision import Int8Layers, UpperLayers, export_int8
 from cascader.models.text.text_model import phrase_of, text_of
 from cascader.runs import RunFolder
 from cascader.storage import read_json
@@ -81,7 +81,7 @@ class Job:
         """A run's cross encoder, computing as told, whatever it was saved with."""
         cross: CrossEncoder = RunFolder(self.runs[run]).load_tier("cross", self.kg)
         layers = UpperLayers(cross._encoder.upper, cross._head).eval()
-        cross._layers = in_int8(layers, cross._base.width) if precision == "int8" else None
+        cross._layers = Int8Layers(export_int8(layers, cross._base.width)) if precision == "int8" else None
         return cross
 
 

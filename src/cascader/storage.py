@@ -166,6 +166,20 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="")
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write bytes, atomically."""
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a whole file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write `content` as indented JSON, atomically; NaN is an error because JSON does not have it."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
@@ -206,8 +220,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     from safetensors.numpy import save
 
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    with atomic_file(path) as temporary:
-        temporary.write_bytes(save(contiguous))
+    write_bytes(path, save(contiguous))
 
 
 def read_arrays(path: Path, sha256: str | None = None) -> dict[str, Array]:

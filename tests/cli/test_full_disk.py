@@ -46,7 +46,14 @@ with open(f"{folder}/codes.json", "w") as file:
 TIERS = {
     "kge": ("epochs=6", "dim=16", "valid_every=2"),
     "dual": ("epochs=6", "dim=16", "valid_every=2", "trainable_layers=1"),
-    "cross": ("rounds=6", "queries_per_round=8", "valid_every=2", "split_layer=0", "valid_top_k=3"),
+    "cross": (
+        "rounds=6",
+        "queries_per_round=8",
+        "valid_every=2",
+        "split_layer=0",
+        "valid_top_k=3",
+        "precision=float32",
+    ),
 }
 
 

@@ -40,6 +40,7 @@ def options(likes, tiny_model):
     small += [f"{tier}.{each}" for tier in ("dual", "dual2", "dual3", "late") for each in text]
     small += ["late.layer=1"]
     cross = (f"base={tiny_model}", "split_layer=0", "rounds=2", "queries_per_round=8", "valid_top_k=3")
+    cross += ("precision=float32",)  # an export to eight bits would take longer than everything else
     small += [f"{tier}.{each}" for tier in ("cross", "cross2") for each in cross]
     return ["reproduce", str(likes), "--preset", "quick", *setting_options(small)]
 

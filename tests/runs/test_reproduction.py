@@ -62,6 +62,7 @@ def settings(tiny_model):
     embedding = {"dim": 4, "epochs": 2}
     dual = {"base": tiny_model, "epochs": 2, "dim": 4}
     cross = {"base": tiny_model, "split_layer": 0, "rounds": 2, "queries_per_round": 8, "valid_top_k": 3}
+    cross["precision"] = "float32"  # an export to eight bits would take longer than everything else
     tiers = dict.fromkeys(("kge", "kge2", "kge3", "kge4"), embedding)
     others = {"dual3": {**dual, "neighbors": 2, "batch_size": 8}, "late": {**dual, "layer": 1}}
     return {**tiers, "dual": dual, "dual2": dual, **others, "cross": cross, "cross2": cross}

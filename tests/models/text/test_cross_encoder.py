@@ -16,7 +16,7 @@ from cascader.models.registry import load_model
 from cascader.models.text import CrossEncoder, PooledEncoder, pair_training
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.pairs import PairHead
-from cascader.models.text.precision import Int8Layers, UpperLayers, in_int8
+from cascader.models.text.precision import Int8Layers, UpperLayers, export_int8
 from cascader.models.training import CHECKPOINT, Checkpoint, Int8Check
 from tests.contracts import ModelContract
 from tests.models.embeddings.test_training import line
@@ -192,7 +192,7 @@ class TestPrecision:
         mask[::2, 30:] = False
         with torch.inference_mode():
             exact = layers(states, mask)
-        rough = in_int8(layers, base.width)(states, mask)
+        rough = Int8Layers(export_int8(layers, base.width))(states, mask)
         assert np.corrcoef(rough, exact)[0, 1] > 0.95
 
     def test_eight_bits_are_checked_with_the_weights_that_are_kept(self, toy, tiny_model, monkeypatch):

@@ -27,20 +27,20 @@ from cascader.models.text.precision import (
     export_int8,
     has_onnx,
     in_bfloat16,
-    in_int8,
 )
 from cascader.models.text.settings import CrossObjective, CrossOptions, CrossSettings
 from cascader.models.text.split_encoder import token_batches
 from cascader.models.text.text_model import GraphTexts
 from cascader.models.training import Checkpoint, Int8Check, Trainable
 from cascader.scoring.scorer import Scorer
-from cascader.storage import read_tensors
+from cascader.storage import read_bytes, read_tensors, write_bytes
 
 _PAIRS_TO_MEASURE = 192
 #: With one joint layer, [CLS] pools both texts; from two on, their tokens meet.
 _FEWEST_JOINT_LAYERS = 2
 #: How much valid MRR int8 may cost.
 _INT8_LOSS = 0.002
+_INT8_FILE = "int8.onnx"
 
 
 class CrossEncoder(PairModel):
@@ -64,6 +64,7 @@ class CrossEncoder(PairModel):
 
     _training_class: ClassVar[type[PairTraining]] = AveragedTraining
     _layers: Layers | None = None  #: in another precision than float32, if pairs are scored so
+    _exported: bytes | None = None  #: the layers in int8, if valid sees next to no difference
 
     def __init__(self, **settings: Unpack[CrossOptions]) -> None:
         super().__init__(**settings)
@@ -100,7 +101,7 @@ class CrossEncoder(PairModel):
 
     def _prepare_scoring(self) -> None:
         super()._prepare_scoring()
-        self._layers = None
+        self._exported = self._layers = None
         if self.settings.precision == "bfloat16":
             self._layers = in_bfloat16(UpperLayers(self._encoder.upper, self._head).eval())
 
@@ -110,16 +111,13 @@ class CrossEncoder(PairModel):
         if before is None:  # there is nothing to check it on
             self.history_.int8 = Int8Check(None, None, is_used=False)
             return
-        self._layers = in_int8(UpperLayers(self._encoder.upper, self._head).eval(), self._base.width)
+        self._exported = export_int8(UpperLayers(self._encoder.upper, self._head), self._base.width)
+        self._layers = Int8Layers(self._exported)
         after = validate()
         is_used = after is not None and abs(before - after) < _INT8_LOSS
         if not is_used:
-            self._layers = None
+            self._exported = self._layers = None
         self.history_.int8 = Int8Check(before, after, is_used)
-
-    @property
-    def _is_int8(self) -> bool:
-        return self.history_.int8 is not None and self.history_.int8.is_used
 
     # Scoring.
 
@@ -159,13 +157,15 @@ class CrossEncoder(PairModel):
 
     def _save_files(self, folder: Path) -> None:
         super()._save_files(folder)
-        if self._is_int8:
-            export_int8(UpperLayers(self._encoder.upper, self._head).eval(), self._base.width, folder / "int8.onnx")
+        if self._exported is not None:
+            write_bytes(folder / _INT8_FILE, self._exported)
 
     def _take_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> None:
         super()._take_tensors(tensors, kg, folder)
-        if self._is_int8 and self._wants_int8:  # a run may have come to a machine that can do without
-            self._layers = Int8Layers(folder / "int8.onnx")
+        if self.history_.int8 is not None and self.history_.int8.is_used:
+            self._exported = read_bytes(folder / _INT8_FILE)
+            if self._wants_int8:  # a run may have come to a machine that can do without
+                self._layers = Int8Layers(self._exported)
 
 
 def _refuse_pooled(settings: Mapping[str, Any], path: Path) -> None:

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from cascader.errors import MissingExtraError, SettingsError
 from cascader.models.text.split_encoder import encode_cls
-from cascader.storage import atomic_file
 
 #: From the states below the split, (pairs, tokens, width), and their mask to scores, (pairs,).
 Layers = Callable[[Tensor, Tensor], Tensor]
@@ -60,26 +59,17 @@ def in_bfloat16(layers: UpperLayers) -> Layers:
     return lambda states, mask: halved(states.to(torch.bfloat16), mask).float()
 
 
-def in_int8(layers: UpperLayers, width: int) -> "Int8Layers":
-    """The layers in int8."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "int8.onnx"
-        export_int8(layers, width, path)
-        return Int8Layers(path)
-
-
-def export_int8(layers: UpperLayers, width: int, path: Path) -> None:
-    """Write the layers and the head as an ONNX file with int8 weights, and a scale for each channel."""
+def export_int8(layers: UpperLayers, width: int) -> bytes:
+    """The layers and the head as an ONNX file with int8 weights, and a scale for each channel."""
     with _onnx_installed():
         import onnx
         import onnxscript  # noqa: F401 - torch's exporter needs it
         from onnxruntime import quantization
     example = torch.randn(2, 8, width), torch.tensor([[True] * 8, [True] * 5 + [False] * 3])
     pairs, tokens = torch.export.Dim("pairs"), torch.export.Dim("tokens")
-    whole = path.with_name(f".{path.name}.float32")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with warnings.catch_warnings(), torch.no_grad(), _silenced("torch.onnx", "root"):
+    with tempfile.TemporaryDirectory() as folder, _silenced("torch.onnx", "root"):
+        whole, quantized = Path(folder) / "float32.onnx", Path(folder) / "int8.onnx"
+        with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 layers.eval(),
@@ -95,24 +85,21 @@ def export_int8(layers: UpperLayers, width: int, path: Path) -> None:
             model = onnx.load(whole)
             del model.graph.value_info[:]  # quantization infers the shapes itself, and fails on the exporter's
             onnx.save(model, whole)
-            with atomic_file(path) as temporary:
-                quantization.quantize_dynamic(
-                    whole, temporary, per_channel=True, weight_type=quantization.QuantType.QInt8
-                )
-    finally:
-        whole.unlink(missing_ok=True)
+            weights = quantization.QuantType.QInt8
+            quantization.quantize_dynamic(whole, quantized, per_channel=True, weight_type=weights)
+        return quantized.read_bytes()
 
 
 class Int8Layers:
-    """The exported layers, ready to score."""
+    """The layers that `export_int8` has exported, ready to score."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, exported: bytes) -> None:
         with _onnx_installed():
             import onnxruntime
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._session = onnxruntime.InferenceSession(exported, options, providers=["CPUExecutionProvider"])
 
     def __call__(self, states: Tensor, mask: Tensor) -> Tensor:
         """Scores; shape (pairs,)."""
