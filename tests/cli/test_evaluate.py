@@ -55,8 +55,8 @@ def test_a_cascade_of_some_tiers_is_tuned_without_touching_that_of_all(run, thre
 def test_weights_that_valid_has_chosen_are_kept_and_not_chosen_again(run, three_tiers, monkeypatch):
     options = ("--tiers", "kge,dual,cross", "--split", "valid", "--top", "3")
     assert run("evaluate", three_tiers, *options, "--name", "first")[0] == 0
-    monkeypatch.setattr("cascader.runs.sums.best_weighted_sum", None)
-    monkeypatch.setattr("cascader.runs.sums.best_reranking", None)
+    monkeypatch.setattr("cascader.runs.measurement.best_weighted_sum", None)
+    monkeypatch.setattr("cascader.runs.measurement.best_reranking", None)
     assert run("evaluate", three_tiers, *options, "--name", "again")[0] == 0
     first, again = saved(three_tiers, "first"), saved(three_tiers, "again")
     assert (first["mrr"], first["about"]) == (again["mrr"], again["about"])

@@ -4,8 +4,8 @@ import pytest
 from cascader.display import listening
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Entity, KnowledgeGraph, KnownAnswers, Queries
+from cascader.models.regression import Features, closed_form, nearest_neighbors
 from cascader.models.similarity import Similarity
-from cascader.models.similarity.regression import Features, closed_form, nearest_neighbors
 from tests.contracts import ModelContract
 
 #: The log-odds of what nothing speaks for.
@@ -146,14 +146,14 @@ class TestNeighborhoods:
         assert "of 5,000 entities, beginning with the best known, with 8 neighbors in 1 s." in events[0].text
 
     def test_what_very_many_entities_share_proposes_a_sample_of_them(self, monkeypatch, crowded):
-        monkeypatch.setattr("cascader.models.similarity.regression._PROPOSED", 3)
+        monkeypatch.setattr("cascader.models.regression._PROPOSED", 3)
         near = nearest_neighbors(crowded, 5.0, neighbors=400, time_limit=np.inf)
         counts, facts = np.diff(near.weights.indptr), np.diff(crowded.matrix.indptr)
         assert (counts <= 3 * facts).all()
         assert counts.max() > 3
 
     def test_neighbors_are_fewer_where_there_are_very_many_entities(self, monkeypatch, crowded):
-        monkeypatch.setattr("cascader.models.similarity.regression._MOST_WEIGHTS", 60_000)
+        monkeypatch.setattr("cascader.models.regression._MOST_WEIGHTS", 60_000)
         near = nearest_neighbors(crowded, 5.0, neighbors=400, time_limit=np.inf)
         assert np.diff(near.weights.indptr).max() == 12
 

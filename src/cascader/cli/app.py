@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import data, demo, evaluate, fit, predict, reproduce, views
+from cascader.cli import data, demo, evaluate, fit, predict, views
 from cascader.cli.console import echo, echo_error, echo_table
 from cascader.display import Event, listening
 from cascader.errors import CascaderError
@@ -39,7 +39,7 @@ app.command(
     "`cascader demo` makes both."
 )(evaluate.compare)
 app.command()(evaluate.table)
-app.command()(reproduce.reproduce)
+app.command()(fit.reproduce)
 app.command()(demo.demo)
 
 #: The exit code for bad input; 1 is for our bugs.

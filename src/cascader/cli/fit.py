@@ -1,4 +1,4 @@
-"""`cascader fit`: fit a run to a graph."""
+"""`cascader fit` and `cascader reproduce`: train the tiers of a graph, and measure every row of the tables."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cascader.cli.console import echo
-from cascader.cli.options import OpenedGraph, parsed_settings, with_graph_options
+from cascader.cli.options import OpenedGraph, ProcessesOption, command_line, parsed_settings, with_graph_options
 
 TiersOption = Annotated[
     str,
@@ -49,6 +49,16 @@ OutOption = Annotated[
     Path | None, typer.Option("--out", help="The run's folder. [default: runs/GRAPH/MODEL-PRESET, or -BUDGET]")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan with estimated times, and stop.")]
+ReproducePresetOption = Annotated[str, typer.Option("--preset", help="quick, balanced or best.")]
+MaxHoursOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-hours", help="How long it all may take; what does not fit is left out as OOT. [default: no limit]"
+    ),
+]
+ReproduceOutOption = Annotated[
+    Path | None, typer.Option("--out", help="The run's folder. [default: runs/GRAPH/reproduce-PRESET]")
+]
 
 
 @with_graph_options
@@ -95,3 +105,40 @@ def _default_folder(graph: str, model: str, preset: str | None, budget: str | No
     """Name the folder by graph, model and preset or budget: runs/wordnet/complex-quick, runs/wordnet/complex-30m."""
     parts = [preset or ("" if budget else "quick"), (budget or "").replace(" ", "")]
     return Path("runs") / graph / "-".join([model.replace(",", "+"), *(part for part in parts if part)])
+
+
+@with_graph_options
+def reproduce(
+    graph: OpenedGraph,
+    preset: ReproducePresetOption = "best",
+    max_hours: MaxHoursOption = None,
+    settings: SetOption = None,
+    seed: SeedOption = 0,
+    processes: ProcessesOption = 1,
+    out: ReproduceOutOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Train all tiers, let valid choose, and measure every row of the paper's tables and of ours on test, once each.
+
+    The same command goes on after an interruption.
+
+    Example: cascader reproduce repodb --preset quick --max-hours 3
+    """
+    from cascader.runs import RunFolder, emit_reproduction_plan, plan_requested, reproduce_requested
+    from cascader.runs.reproduction import default_folder, reproduction_request, reproduction_tiers
+    from cascader.scoring.engine import LocalEngine
+
+    request = reproduction_request(
+        graph.kg,
+        preset=preset,
+        max_hours=max_hours,
+        settings=parsed_settings(settings or [], reproduction_tiers(graph.kg)),
+        seed=seed,
+        command=command_line(),
+    )
+    folder = RunFolder(out or default_folder(request))
+    if dry_run:
+        emit_reproduction_plan(plan_requested(request, folder), request.fit)
+        return
+    with LocalEngine(processes) as engine:
+        reproduce_requested(request, folder, engine)

@@ -18,7 +18,7 @@ from cascader.runs.questions import (
 from cascader.runs.reasons import Fact, TierReason
 from cascader.runs.reproduction import plan_requested, reproduce, reproduce_requested
 from cascader.runs.reproduction_plan import emit_reproduction_plan
-from cascader.runs.reproduction_result import Reproduction
+from cascader.runs.reproduction_state import Reproduction
 from cascader.runs.run import Run, load_run, save_run
 
 __all__ = [

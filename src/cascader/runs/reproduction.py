@@ -14,7 +14,6 @@ from cascader.display import Listener, emit, listening, log_to
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
-from cascader.runs.choices import Choices, RowChoice, choose_rows
 from cascader.runs.fit import train_tiers
 from cascader.runs.folder import RunFolder
 from cascader.runs.plan import FitPlan, FitRequest, fit_request, load_plan, save_plan
@@ -25,8 +24,16 @@ from cascader.runs.reproduction_plan import (
     out_of_time,
     plan_reproduction,
 )
-from cascader.runs.reproduction_result import ReproducedRow, Reproduction
-from cascader.runs.reproduction_state import ReproductionState, load_state, save_state
+from cascader.runs.reproduction_state import (
+    Choices,
+    ReproducedRow,
+    Reproduction,
+    ReproductionState,
+    RowChoice,
+    choose_rows,
+    load_state,
+    save_state,
+)
 from cascader.runs.rows import EMBEDDINGS, PAPER_TIERS, ROWS, ResolvedRow, resolve
 from cascader.runs.run import Run, load_run
 from cascader.scoring.engine import Engine

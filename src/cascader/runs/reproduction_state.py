@@ -1,16 +1,33 @@
-"""How far a reproduction has come: `reproduction.json` in its folder."""
+"""What a reproduction keeps in its folder: how far it has come, what valid chose for every row, and what was measured.
 
+`choice.json` is written before test is read, and never changed afterwards.
+"""
+
+import hashlib
+import json
+import shlex
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from cascader.display import emit, html_table
 from cascader.errors import DataError, SettingsError
+from cascader.evaluation import Evaluation
+from cascader.evaluation.comparison import published_mrr
+from cascader.evaluation.metrics import CONFIDENCE
 from cascader.runs.folder import RunFolder
-from cascader.runs.reproduction_plan import LeftOut, ReproductionPlan
-from cascader.storage import read_json, write_json
+from cascader.runs.measurement import SumWeights, choose
+from cascader.runs.reproduction_plan import LeftOut, ReproductionPlan, emit_left_out, out_of_time
+from cascader.runs.rows import ResolvedRow
+from cascader.runs.run import Run
+from cascader.scoring.engine import Engine
+from cascader.storage import read_json, sha256_of, write_json
 
 FORMAT = 1
-_FILE = "reproduction.json"
+_STATE, _CHOICE = "reproduction.json", "choice.json"
+_COLUMNS = ("row", "MRR", f"{CONFIDENCE:.0%} interval", "the paper's", "hits@1", "hits@3", "hits@10")
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,7 @@ class ReproductionState:
 def save_state(state: ReproductionState, folder: RunFolder) -> None:
     """Write `reproduction.json`."""
     write_json(
-        folder.path / _FILE,
+        folder.path / _STATE,
         {
             "format": FORMAT,
             "command": state.command,
@@ -70,7 +87,7 @@ def load_state(folder: RunFolder, request: Mapping[str, Any]) -> ReproductionSta
 
     A folder with anything else is refused.
     """
-    path = folder.path / _FILE
+    path = folder.path / _STATE
     if not path.exists():
         _check_empty(folder)
         return None
@@ -125,3 +142,178 @@ def _difference(name: str, before: object, wanted: object) -> str:
             if before.get(key) != wanted.get(key):
                 return _difference(f"{name}.{key}", before.get(key), wanted.get(key))
     return f"{name} {before!r}, while this one has {wanted!r}"
+
+
+@dataclass(frozen=True)
+class RowChoice:
+    """How a row is weighed: by which tiers, in which way, and by which file of the run's folder."""
+
+    kind: str
+    tiers: tuple[str, ...]
+    weights: SumWeights
+    top: int
+    file: str | None  # the weights that valid chose, or the result of tuning; None: one tier has nothing to weigh
+    sha256: str | None  # of that file
+    inputs: str  # one sha256 of the models, the graph and the choice
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices of all rows, by name."""
+
+    rows: Mapping[str, RowChoice]
+
+
+def choose_rows(
+    run: Run,
+    rows: Sequence[ResolvedRow],
+    plan: ReproductionPlan,
+    state: ReproductionState,
+    budget: float,
+    engine: Engine | None,
+) -> tuple[ReproductionState, Choices]:
+    """Let valid choose for every row that there is time for, and write the choices down; once written, they stay."""
+    path = run.folder.path / _CHOICE
+    if path.exists():
+        return state, _load_choices(path, run)
+    found: dict[str, RowChoice] = {}
+    for each in rows:
+        if not plan.has_time(each.row.kind, state.spent, budget):
+            state = state.without(each.row.kind, out_of_time(plan.rows[each.row.kind].likely, budget - state.spent))
+            continue
+        started = time.monotonic()
+        found[each.name] = _chosen(run, each, engine)
+        state = state.with_seconds(f"choose {each.name}", time.monotonic() - started)
+        save_state(state, run.folder)
+    choices = Choices(found)
+    save_state(state, run.folder)
+    write_json(path, _as_dict(choices, run))
+    emit("chosen", f"What valid chose is written to {path}; from now on, test is read, once for each row.")
+    return state, choices
+
+
+def _chosen(run: Run, each: ResolvedRow, engine: Engine | None) -> RowChoice:
+    """Let valid choose for one row; a choice that the run's folder has already is taken from there."""
+    top = each.row.top(len(run.kg.entities))
+    file = choose(run, each.tiers, each.row.weights, top, engine)
+    digest = None if file is None else sha256_of(file)
+    name = None if file is None else file.relative_to(run.folder.path).as_posix()
+    inputs = _inputs(run, each.tiers, each.row.weights, top, digest)
+    return RowChoice(each.row.kind, each.tiers, each.row.weights, top, name, digest, inputs)
+
+
+def _inputs(run: Run, tiers: Sequence[str], weights: str, top: int, digest: str | None) -> str:
+    """Hash all that the ranks of a row depend on."""
+    hashes = {tier: run.folder.tier_hash(tier) for tier in tiers}
+    return _sha256_of({"data": run.kg.data_hash, "tiers": hashes, "weights": weights, "top": top, "choice": digest})
+
+
+def _sha256_of(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _as_dict(choices: Choices, run: Run) -> dict[str, Any]:
+    rows = {name: asdict(choice) for name, choice in choices.rows.items()}
+    rows = {name: {**row, "tiers": list(row["tiers"])} for name, row in rows.items()}
+    content = {"format": FORMAT, "data_hash": run.kg.data_hash, "rows": rows}
+    return {**content, "sha256": _sha256_of(content)}
+
+
+def _load_choices(path: Path, run: Run) -> Choices:
+    """Load the choices, which must be those that were written, of the same models and files."""
+    saved = read_json(path)
+    digest = saved.pop("sha256", None)
+    if saved.get("format") != FORMAT or digest != _sha256_of(saved):
+        raise DataError(f"{path} is not as it was written. Restore it, or reproduce again in another folder.")
+    rows = {name: RowChoice(**{**row, "tiers": tuple(row["tiers"])}) for name, row in saved["rows"].items()}
+    for name, row in rows.items():
+        file = None if row.file is None else run.folder.path / row.file
+        now = None if file is None or not file.exists() else sha256_of(file)
+        if now != row.sha256 or _inputs(run, row.tiers, row.weights, row.top, now) != row.inputs:
+            raise DataError(
+                f"{path} says what valid chose for {name}, but {row.file or 'its models'} changed afterwards. Restore "
+                "the files, or reproduce again in another folder."
+            )
+    return Choices(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ReproducedRow:
+    """A row of the table: its evaluation, or why there is none."""
+
+    name: str
+    choice: RowChoice | None
+    evaluation: Evaluation | None
+    left_out: LeftOut | None
+
+    @property
+    def cells(self) -> list[str]:
+        """The row as it is printed."""
+        if self.evaluation is None:
+            return [self.name, "" if self.left_out is None else self.left_out.status, *[""] * (len(_COLUMNS) - 2)]
+        published = published_mrr(self.evaluation.dataset, self.name)
+        return [
+            self.name,
+            f"{self.evaluation.mrr:.4f}",
+            "{:.4f} to {:.4f}".format(*self.evaluation.intervals["mrr"]),
+            "" if published is None else f"{published:.4f}",
+            *(f"{self.evaluation.metrics[metric]:.4f}" for metric in ("hits@1", "hits@3", "hits@10")),
+        ]
+
+    def as_dict(self, folder: Path) -> dict[str, Any]:
+        """Describe the row for `reproduction.json`."""
+        if self.evaluation is None or self.choice is None:
+            return {"name": self.name, **({} if self.left_out is None else vars(self.left_out))}
+        return {
+            "name": self.name,
+            "status": "measured",
+            "mrr": self.evaluation.mrr,
+            "interval": list(self.evaluation.intervals["mrr"]),
+            "published": published_mrr(self.evaluation.dataset, self.name),
+            "file": f"results/{self.name}.json",
+            "again": _evaluate_command(self.name, self.choice, folder),
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reproduction:
+    """The rows of a reproduction, in the order of the table; `found["cascade"]` is a row's evaluation."""
+
+    folder: Path
+    rows: Sequence[ReproducedRow]
+    report: Path | None  # the page; None: nothing was measured
+
+    def __repr__(self) -> str:
+        return "\n".join("  ".join(row) for row in (_COLUMNS, *(row.cells for row in self.rows)))
+
+    def _repr_html_(self) -> str:
+        return html_table(_COLUMNS, [row.cells for row in self.rows], f"{self.folder}")
+
+    def __getitem__(self, name: str) -> Evaluation:
+        for row in self.rows:
+            if row.name == name and row.evaluation is not None:
+                return row.evaluation
+        raise DataError(f"{self.folder} has no result {name!r}. It has: {', '.join(self.evaluations)}.")
+
+    @property
+    def evaluations(self) -> dict[str, Evaluation]:
+        """What was measured, by name."""
+        return {row.name: row.evaluation for row in self.rows if row.evaluation is not None}
+
+    @property
+    def left_out(self) -> Mapping[str, LeftOut]:
+        """Why rows are missing, by kind."""
+        return {row.name: row.left_out for row in self.rows if row.left_out is not None}
+
+    def emit(self) -> None:
+        """Report the table, what is missing, and where everything is."""
+        emit("table", f"Reproduced in {self.folder}:", _COLUMNS, [row.cells for row in self.rows])
+        emit_left_out(self.left_out)
+        pages = "" if self.report is None else f", and the report to {self.report}"
+        emit("written", f"Written to {self.folder / 'reproduction.json'}{pages}.")
+
+
+def _evaluate_command(name: str, choice: RowChoice, folder: Path) -> str:
+    """The command that measures the row again, from the models in the folder, and writes it elsewhere."""
+    words = ["cascader", "evaluate", str(folder), "--tiers", ",".join(choice.tiers), "--weights", choice.weights]
+    return shlex.join([*words, "--top", str(choice.top), "--name", name, "--out", str(folder / "again")])

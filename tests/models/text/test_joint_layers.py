@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from cascader.models.text.base_model import load_base_model
-from cascader.models.text.joint_layers import JoinedPairs
-from cascader.models.text.pairs import PairEncoder, Pairs
+from cascader.models.text.pairs import JoinedPairs, PairEncoder, Pairs
 from cascader.models.text.split_encoder import States, encode_cls
 from cascader.models.text.text_model import GraphTexts, Tokens
 

@@ -13,7 +13,7 @@ from cascader.models import Frequency
 from cascader.models.text import CrossEncoder, PooledEncoder
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.pairs import Pairs
-from cascader.models.text.pooled_layers import MatchingHead, MatchScorer, MatchTraining, PoolingEncoder
+from cascader.models.text.pooled_encoder import MatchingHead, MatchScorer, MatchTraining, PoolingEncoder
 from cascader.models.text.split_encoder import encode_cls
 from cascader.models.text.text_model import GraphTexts, Tokens
 from tests.contracts import ModelContract
@@ -134,8 +134,8 @@ def test_the_context_of_a_text_alone_is_its_context_in_a_pair(encoder):
 
 @pytest.mark.parametrize("cached_bytes", [512 << 20, 0], ids=["against all entities", "against some"])
 def test_matching_learns_which_texts_can_be_answers(likes, encoder, monkeypatch, cached_bytes):
-    monkeypatch.setattr("cascader.models.text.pooled_layers._CACHED_BYTES", cached_bytes)
-    monkeypatch.setattr("cascader.models.text.pooled_layers._COMPARED", 6)
+    monkeypatch.setattr("cascader.models.text.pooled_encoder._CACHED_BYTES", cached_bytes)
+    monkeypatch.setattr("cascader.models.text.pooled_encoder._COMPARED", 6)
     torch.manual_seed(0)
     match = MatchScorer(encoder.width)
     matching = MatchTraining(match, encoder, likes, seed=0)

@@ -13,8 +13,8 @@ from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.arrays import triple_keys
 from cascader.models.model import FittedModel
+from cascader.models.regression import Features, Likeness, closed_form, nearest_neighbors, rows_of
 from cascader.models.settings import Between, Settings
-from cascader.models.similarity.regression import Features, Likeness, closed_form, nearest_neighbors, rows_of
 from cascader.scoring.scorer import Reason, Scorer
 
 if TYPE_CHECKING:
