@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cascader.cascade import Alpha, Cascade, Fusion, TopK, mask_known, rerank
-from cascader.cascade.blend import ALPHAS, best_sum, ranks_below
+from cascader.cascade.blend import ALPHAS, TunedBlend, best_sum, ranks_below
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
 from cascader.evaluation.protocol import iter_blocks
@@ -41,6 +41,20 @@ def test_the_figure_of_the_best_sum_is_its_mrr_on_valid():
     best = best_sum(first, second, kg, Queries.from_triples(kg.valid))
     together = evaluate(Cascade(first).then(second, alpha=best.alpha), kg, "valid")
     assert best.mrr == pytest.approx(together.mrr)
+
+
+@pytest.mark.parametrize("by_side", [True, False])
+def test_held_out_queries_get_the_alpha_that_is_best_for_the_others(by_side):
+    draw = np.random.default_rng(0)
+    queries = Queries.from_triples(draw.integers(9, size=(20, 3)))
+    fold_of, tried = np.tile(np.arange(20) % 4, 2), draw.random((len(ALPHAS), 40))
+    found = TunedBlend(tried, queries, by_side).held_out(fold_of)
+    for query in range(40):
+        others = fold_of != fold_of[query]
+        if by_side:
+            others &= queries.predicts_tail == queries.predicts_tail[query]
+        assert found[query] == tried[tried[:, others].sum(axis=1).argmax(), query]
+    assert found.mean() < TunedBlend(tried, queries, by_side).mrr  # which has chosen by what it is judged by
 
 
 def test_each_model_sees_each_valid_question_once():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.special import expit
 from cascader.cascade.pruners import Pruner
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import Block, iter_blocks
-from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.graph import BoolArray, Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.graph.arrays import positions_within
 from cascader.scoring.scorer import Scorer
 
@@ -180,15 +181,48 @@ def _scaled(values: FloatArray, scale: Scale, center: FloatArray, spread: FloatA
 
 @dataclass(frozen=True, eq=False)
 class TunedBlend:
-    """The best alpha for two tiers, and the ranks they reach with it on valid."""
+    """Two tiers with every alpha that was tried on valid, and the best of them for each side or for both."""
 
-    alpha: Alpha
-    reciprocal_ranks: FloatArray  # (queries,) of the valid queries with it
+    tried: FloatArray  # (alphas, queries) reciprocal ranks
+    queries: Queries
+    by_side: bool = True
+
+    @property
+    def alpha(self) -> Alpha:
+        """The alpha with the highest sum of reciprocal ranks."""
+        head, tail = (float(ALPHAS[place]) for place in self._best(np.ones(len(self.queries), dtype=bool)))
+        return Alpha(head, tail)
+
+    @cached_property
+    def reciprocal_ranks(self) -> FloatArray:
+        """The reciprocal rank of each query with it; shape (queries,)."""
+        return self._with_best(np.ones(len(self.queries), dtype=bool))
 
     @property
     def mrr(self) -> float:
         """The MRR on the valid queries with it."""
         return float(self.reciprocal_ranks.mean())
+
+    def held_out(self, fold_of: IntArray) -> FloatArray:
+        """The reciprocal rank of each query with the alpha that is best for the other folds; shape (queries,)."""
+        found = np.empty(len(self.queries))
+        for fold in np.unique(fold_of):
+            is_in = fold_of == fold
+            others = is_in if is_in.all() else ~is_in  # a single triple can only be judged by itself
+            found[is_in] = self._with_best(others)[is_in]
+        return found
+
+    def _with_best(self, chosen_on: BoolArray) -> FloatArray:
+        """All reciprocal ranks, (queries,), with the alpha that is best for some of the queries."""
+        head, tail = self._best(chosen_on)
+        return np.where(self.queries.predicts_tail, self.tried[tail], self.tried[head])
+
+    def _best(self, chosen_on: BoolArray) -> tuple[int, int]:
+        """The places of the best alphas for heads and for tails."""
+        is_tail = self.queries.predicts_tail
+        sides = (chosen_on & ~is_tail, chosen_on & is_tail) if self.by_side else (chosen_on, chosen_on)
+        head, tail = (int(self.tried[:, on_side].sum(axis=1).argmax()) for on_side in sides)
+        return head, tail
 
 
 def tune_alpha(earlier: Scorer, later: Scorer, kg: KnowledgeGraph) -> Alpha:
@@ -216,7 +250,7 @@ def best_sum(
     by_side: bool = True,
 ) -> TunedBlend:
     """Find the best weighted sum of two tiers on the given valid queries, with an alpha for each side or for both."""
-    return _best(_sums(earlier, later, kg, queries, scale), queries, by_side)
+    return TunedBlend(_sums(earlier, later, kg, queries, scale), queries, by_side)
 
 
 def best_reranking(
@@ -247,7 +281,7 @@ def best_reranking(
                 ]
             )
         reciprocal[:, block.places] = 1 / ranks
-    return _best(reciprocal, queries, by_side)
+    return TunedBlend(reciprocal, queries, by_side)
 
 
 def ranks_below(
@@ -313,12 +347,3 @@ def _reciprocal_ranks(
             scores = at(np.full(len(block.questions), alpha, dtype=np.float32))
             reciprocal[i, block.places] = 1 / block.rank(scores).filtered.mean
     return reciprocal
-
-
-def _best(reciprocal: FloatArray, queries: Queries, by_side: bool) -> TunedBlend:
-    """Choose the alpha with the highest sum of reciprocal ranks, for each side or for both."""
-    everyone = np.ones(len(queries), dtype=bool)
-    sides = (~queries.predicts_tail, queries.predicts_tail) if by_side else (everyone, everyone)
-    head, tail = (int(reciprocal[:, on_side].sum(axis=1).argmax()) for on_side in sides)
-    best = np.where(queries.predicts_tail, reciprocal[tail], reciprocal[head])
-    return TunedBlend(Alpha(float(ALPHAS[head]), float(ALPHAS[tail])), best)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from cascader.cascade import Cascade, Fusion, Pruned, Scale, Tier, mask_known
-from cascader.cascade.blend import best_reranking, best_sum
+from cascader.cascade.blend import TunedBlend, best_reranking, best_sum
 from cascader.cascade.pruners import (
     BudgetedTopK,
     Capped,
@@ -27,7 +27,7 @@ from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Que
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
 from cascader.tuning.result import Trial, TuningResult
-from cascader.tuning.weights import Sample, add_in_order, chance_of
+from cascader.tuning.weights import Sample, add_in_order, chance_of, folds_of
 
 _QUESTIONS_AT_ONCE = 256
 #: How many short pairs, and how many long ones, are read to measure the speed; a scorer may ask for more.
@@ -179,6 +179,7 @@ class _Search:
             Queries.from_triples(triples).with_known(known) for triples in (learning, checking, both)
         )
         self._triple_of = np.tile(np.arange(len(both)), 2)  # each triple asks for its tail, then for its head
+        self._fold_of = folds_of(self._triple_of)
         self._reading = [tier for tier in cascade.tiers if tier.reads_pairs]
         dense = {tier.name: tier.scorer for tier in cascade.tiers if not tier.reads_pairs}
         self._scorers = {cascade.name: cascade.first, **dense}
@@ -221,25 +222,31 @@ class _Search:
         return _Reader(tier, stored, ReadingSpeed.measure(stored.scorer, questions, kept))
 
     def _reranked(self, base: Trial, reader: _Reader, read_top: int) -> Iterator[Trial]:
-        """Try every pruner with its own best alphas, and with the fusion that is best when the most pairs are read."""
+        """Try every pruner with its own best alphas; its gain is tested with alphas chosen on other triples."""
         earlier = self._replay(base.cascade)
         before = reciprocal_ranks(earlier, self._both, self._filter)
 
-        def best(keep: Pruner, fusion: Fusion) -> Trial:
-            found = best_reranking(
-                earlier, reader.stored, self._kg, self._both, keep, fusion, by_side=self.alphas_by_side
-            )
-            tier = replace(reader.tier, alpha=found.alpha, keep=keep, fusion=fusion)
-            p_value = self._chance(found.reciprocal_ranks - before)
-            return replace(self._costed(base, reader, tier), mrr=found.mrr, p_value=p_value)
-
-        widest = [best(TopK(read_top), fusion) for fusion in self.fusions]
-        fusion = max(widest, key=lambda trial: trial.mrr).cascade.tiers[-1].fusion
+        fusion = self._best_fusion(earlier, reader, read_top)
         pruners = self._pruners(earlier, read_top)
         with progress("trying pruners", total=len(pruners), unit="pruners") as advance:
             for keep in pruners:
-                yield best(keep, fusion)
+                found = self._blend(earlier, reader, keep, fusion)
+                p_value = self._chance(found.held_out(self._fold_of) - before)
+                tier = replace(reader.tier, alpha=found.alpha, keep=keep, fusion=fusion)
+                yield replace(self._costed(base, reader, tier), mrr=found.mrr, p_value=p_value)
                 advance(1)
+
+    def _best_fusion(self, earlier: Cascade, reader: _Reader, read_top: int) -> Fusion:
+        """Choose the fusion that is best when the most pairs are read."""
+
+        def mrr(fusion: Fusion) -> float:
+            return float(self._blend(earlier, reader, TopK(read_top), fusion).held_out(self._fold_of).mean())
+
+        return max(self.fusions, key=mrr)
+
+    def _blend(self, earlier: Cascade, reader: _Reader, keep: Pruner, fusion: Fusion) -> TunedBlend:
+        by_side = self.alphas_by_side
+        return best_reranking(earlier, reader.stored, self._kg, self._both, keep, fusion, by_side=by_side)
 
     def _chance(self, gains: FloatArray) -> float | None:
         """How probable the gains of a reranking would be by chance."""

@@ -321,7 +321,7 @@ def _best_shrinkage(sample: Sample, common: FloatArray) -> tuple[float, FloatArr
 def held_out_ranks(sample: Sample, shrinkage: float = np.inf) -> FloatArray:
     """The reciprocal rank of each gold with weights that were fitted to other triples of valid; shape (queries,)."""
     found = np.empty(len(sample.queries))
-    fold_of = np.random.default_rng(0).permutation(int(sample.triple_of.max()) + 1)[sample.triple_of] % _FOLDS
+    fold_of = folds_of(sample.triple_of)
     for fold in range(_FOLDS):
         held_out = fold_of == fold
         if held_out.any():
@@ -329,6 +329,11 @@ def held_out_ranks(sample: Sample, shrinkage: float = np.inf) -> FloatArray:
             tested = sample.where(held_out)
             found[held_out] = tested.reciprocal_ranks(fit_weights(learning, shrinkage).per_query(tested.queries))
     return found
+
+
+def folds_of(triple_of: IntArray) -> IntArray:
+    """The fold of each query, given its triple: both queries of a triple are held out together; shape (queries,)."""
+    return np.random.default_rng(0).permutation(int(triple_of.max()) + 1)[triple_of] % _FOLDS
 
 
 def chance_of(gains: FloatArray, triple_of: IntArray) -> float:
