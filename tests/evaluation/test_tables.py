@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
-from cascader.evaluation.comparison import published_mrr, results_table
+from cascader.evaluation.comparison import published_mrr, results_table, summary_table
 from cascader.models import Frequency
 
 
@@ -29,3 +31,21 @@ def test_a_result_stands_beside_the_papers_row_of_its_kind():
 def test_a_folder_without_results_is_said_so(tmp_path):
     with pytest.raises(DataError, match="has no results. Create some with: cascader evaluate RUN"):
         results_table(tmp_path)
+
+
+def test_a_summary_has_a_row_for_each_graph_with_intervals_seeds_and_a_paired_test(toy, tmp_path):
+    first, second = (evaluate(Frequency().fit(toy), toy, name=name) for name in ("structure", "cascade"))
+    for evaluation in (first, second, replace(second, name="cascade-seed-1")):
+        evaluation.save(tmp_path / toy.name)
+    columns, _, row = summary_table(tmp_path).splitlines()
+    cells = dict(zip(columns.split(" | "), row.split(" | "), strict=True))
+    low, high = first.intervals["mrr"]
+    assert cells["without a language model"] == f"{first.mrr:.4f} [{low:.4f}, {high:.4f}]"
+    assert cells["our cascade"].endswith(f"]; other seeds: {second.mrr:.4f}")
+    assert cells["gain of the language models"] == "+0.0000 (p = 1.0000)"
+    assert cells["without the prior"] == ""
+
+
+def test_a_folder_without_anything_to_summarize_is_said_so(tmp_path):
+    with pytest.raises(DataError, match="has no result called structure"):
+        summary_table(tmp_path)

@@ -23,7 +23,7 @@ from cascader.cli.options import (
 from cascader.evaluation import METRICS, Evaluation
 from cascader.evaluation import compare as compare_evaluations
 from cascader.evaluation import evaluate as evaluate_scorer
-from cascader.evaluation.comparison import results_table
+from cascader.evaluation.comparison import results_table, summary_table
 from cascader.evaluation.metrics import CONFIDENCE
 from cascader.models import Frequency
 
@@ -105,6 +105,9 @@ def baseline(graph: OpenedGraph, out: OutOption = Path("runs/results"), split: S
 
 def table(
     folder: Annotated[Path, typer.Argument(help="A folder with a folder of results for each graph.")] = Path("results"),
+    summary: Annotated[
+        bool, typer.Option("--summary", help="One row for each graph: its cascade, and what it gains.")
+    ] = False,
 ) -> None:
     """Print all results in a folder as a Markdown table, next to the paper's figures.
 
@@ -112,7 +115,7 @@ def table(
 
     `cascader baseline` writes its results there.
     """
-    typer.echo(results_table(folder), nl=False)
+    typer.echo(summary_table(folder) if summary else results_table(folder), nl=False)
 
 
 def compare(

@@ -131,6 +131,45 @@ def _table(folder: Path) -> str:
     return "\n".join([f"### {folder.name} ({', '.join(splits)})", "", *lines])
 
 
+#: The results that a summary names, and what each is called there.
+_SUMMARIZED = {
+    "cascade": "our cascade",
+    "cascade-plain": "without the prior",
+    "structure": "without a language model",
+    "structure-plain": "without both",
+}
+_SUMMARY = ("dataset", *_SUMMARIZED.values(), "gain of the language models", "the paper's cascade", "best published")
+
+
+def summary_table(folder: Path) -> str:
+    """The cascade of each dataset in `folder` as Markdown, between what it consists of and what was published."""
+    rows = [_summary(dataset) for dataset in sorted({path.parent for path in folder.glob("*/structure.json")})]
+    if not rows:
+        raise DataError(f"{folder} has no result called structure. Create one with: cascader reproduce DATASET")
+    lines = [_SUMMARY, ["---"] * len(_SUMMARY), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _summary(folder: Path) -> list[str]:
+    found = {name: Evaluation.load(path) for name in _SUMMARIZED if (path := folder / f"{name}.json").exists()}
+    ours = {name: _with_interval(found[name]) if name in found else "" for name in _SUMMARIZED}
+    seeds = [f"{Evaluation.load(path).mrr:.4f}" for path in sorted(folder.glob("cascade-seed-*.json"))]
+    ours["cascade"] += f"; other seeds: {', '.join(seeds)}" if seeds else ""
+    gain = _gain(compare(found["structure"], found["cascade"])) if "cascade" in found else ""
+    published, best = published_mrr(folder.name, "cascade"), _published().get(folder.name, {}).get("best")
+    theirs = ["" if published is None else f"{published:.4f}", "" if best is None else f"{best[0]:.4f} ({best[1]})"]
+    return [folder.name, *ours.values(), gain, *theirs]
+
+
+def _with_interval(evaluation: Evaluation) -> str:
+    return "{:.4f} [{:.4f}, {:.4f}]".format(evaluation.mrr, *evaluation.intervals["mrr"])
+
+
+def _gain(comparison: Comparison) -> str:
+    difference = comparison.differences["mrr"]
+    return f"{difference.value:+.4f} (p = {difference.p_value:.4f})"
+
+
 def _row(evaluation: Evaluation) -> list[str]:
     published = published_mrr(evaluation.dataset, evaluation.name)
     seconds = _training_seconds(evaluation.about)
