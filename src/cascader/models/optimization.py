@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -89,12 +89,22 @@ def masked_softmax_loss(scores: Tensor, rows: Tensor, answers: Tensor, weights: 
     return (torch.logaddexp(golds, negatives.index_select(0, rows)) - golds) @ weights
 
 
+class BackwardContext(Protocol):
+    """What autograd hands from a function's forward pass to its backward pass."""
+
+    saved_tensors: tuple[Tensor, ...]
+
+    def save_for_backward(self, *tensors: Tensor) -> None:
+        """Keep tensors for the backward pass."""
+        ...
+
+
 class _SoftmaxLoss(torch.autograd.Function):
     """Has its gradient in closed form, softmax minus the answers: two passes over the scores fewer than autograd."""
 
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401 - autograd's own
+        ctx: BackwardContext,
         scores: Tensor,
         rows: Tensor,
         answers: Tensor,
@@ -115,7 +125,7 @@ class _SoftmaxLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, of_loss: Tensor) -> tuple[Tensor, None, None, None, None]:  # noqa: ANN401
+    def backward(ctx: BackwardContext, of_loss: Tensor) -> tuple[Tensor, None, None, None, None]:
         (gradient,) = ctx.saved_tensors
         return gradient.mul_(of_loss), None, None, None, None  # in place: there is no second backward pass
 

@@ -8,7 +8,6 @@ what kind of thing Madrid is.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from torch.nn.functional import embedding, layer_norm, normalize
 
 from cascader.graph import IntArray, KnowledgeGraph
 from cascader.graph.arrays import offsets_of, positions_within
+from cascader.models.optimization import BackwardContext
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.settings import LateSettings
 from cascader.models.text.split_encoder import FrozenLayers, token_batches
@@ -269,7 +269,7 @@ class _BestMatches(torch.autograd.Function):
     """Keeps which token was the best match: only it has a gradient, so going back needs no dense products."""
 
     @staticmethod
-    def forward(ctx: Any, questions: Tensor, tokens: Tensor, count: int) -> Tensor:  # noqa: ANN401 - autograd's own
+    def forward(ctx: BackwardContext, questions: Tensor, tokens: Tensor, count: int) -> Tensor:
         rows, longest = questions.flatten(0, 1), len(tokens) // count
         best, chosen = torch.empty(len(rows), count), torch.empty(len(rows), count, dtype=torch.int32)
         columns = tokens.T.contiguous()
@@ -280,7 +280,7 @@ class _BestMatches(torch.autograd.Function):
         return best.view(*questions.shape[:2], count).sum(dim=1)
 
     @staticmethod
-    def backward(ctx: Any, of_sums: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: ANN401
+    def backward(ctx: BackwardContext, of_sums: Tensor) -> tuple[Tensor, Tensor, None]:
         questions, tokens, chosen = ctx.saved_tensors
         count, width = chosen.shape[1], questions.shape[1]
         rows = questions.flatten(0, 1)
