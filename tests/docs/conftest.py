@@ -32,6 +32,7 @@ def wordnet_files():
 def somewhere(tmp_path, monkeypatch, cache_of_the_documents, wordnet_files):
     """An empty folder but for the graph that is yours."""
     monkeypatch.setenv("CASCADER_CACHE", str(cache_of_the_documents))
+    monkeypatch.setattr("cascader.models.training._SECONDS_TIMED", 0.02)  # plans are rough, and made in a moment
     write_graph(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
