@@ -190,6 +190,8 @@ def run_all(arguments: argparse.Namespace) -> None:
         for case, runs in found.items():
             runs.append(one(case, "speed"))
             print(f"{case}: {runs[-1]['pairs_per_second']:.0f} pairs/s", flush=True)
+    torch.set_num_threads(arguments.threads)
+    training = measure_training(STEPS, arguments.repeats)
     looks = {case: one(case, "mrr") for case in CASES}
     ours, theirs = (one(case, "scores")["scores"] for case in ("torch", "peer"))
     in_full = {run: case for case, (run, precision) in CASES.items() if precision == "float32"}
@@ -200,8 +202,6 @@ def run_all(arguments: argparse.Namespace) -> None:
     }
     for case, change in changes.items():
         print(f"change of valid MRR: {case} {change:+.4f}")
-    torch.set_num_threads(arguments.threads)
-    training = measure_training(STEPS, arguments.repeats)
     speeds = {case: median(runs, "pairs_per_second") for case, runs in found.items()}
     report(
         "cross_encoder",
