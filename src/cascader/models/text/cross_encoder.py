@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import IntArray, KnowledgeGraph
@@ -38,6 +38,7 @@ from cascader.storage import read_bytes, read_tensors, write_bytes
 _PAIRS_TO_MEASURE = 192
 #: With one joint layer, [CLS] pools both texts; from two on, their tokens meet.
 _FEWEST_JOINT_LAYERS = 2
+_EMBEDDING_STD = 0.3
 #: How much valid MRR int8 may cost.
 _INT8_LOSS = 0.002
 _INT8_FILE = "int8.onnx"
@@ -82,7 +83,11 @@ class CrossEncoder(PairModel):
                 "least two must see the pair, or no token of the question meets one of the candidate. Choose a "
                 f"split_layer from 0 to {most}, or a pooled encoder."
             )
-        return PairEncoder(base, texts, split), PairHead(base.width, relation_count)
+        encoder = PairEncoder(base, texts, split)
+        if split:  # as zeros, they take a thousand steps until a layer can tell question and candidate apart
+            nn.init.normal_(encoder.segment_embeddings, std=_EMBEDDING_STD)
+            nn.init.normal_(encoder.match_embeddings, std=_EMBEDDING_STD)
+        return encoder, PairHead(base.width, relation_count)
 
     @property
     def _objective(self) -> CrossObjective:

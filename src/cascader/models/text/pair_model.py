@@ -186,8 +186,12 @@ class PairModel(TextModel):
         write_tensors(folder / "states.safetensors", self._encoder.states())
 
     def _tensors(self) -> dict[str, Tensor]:
-        segments = self._encoder.segment_embeddings.detach()
-        return {"segment_embeddings": segments, **with_prefix("head/", self._head.state_dict())}
+        embeddings = {name: each.detach() for name, each in self._embeddings().items()}
+        return {**embeddings, **with_prefix("head/", self._head.state_dict())}
+
+    def _embeddings(self) -> dict[str, nn.Parameter]:
+        """What is added to tokens above the split: parameters of the encoder itself, not of its layers."""
+        return dict(self._encoder.named_parameters(recurse=False))
 
     def _take_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> None:
         relations = len(tensors["head/relation_classifier.bias"])
@@ -199,7 +203,8 @@ class PairModel(TextModel):
         self._build(load_base_model(str(folder / "encoder")), kg)
         self._head.load_state_dict(under_prefix("head/", tensors))
         with torch.no_grad():
-            self._encoder.segment_embeddings.copy_(tensors["segment_embeddings"])
+            for name, each in self._embeddings().items():
+                each.copy_(tensors[name])
         # The lower layers need not read the texts again.
         self._encoder.take_states(read_tensors(folder / "states.safetensors")[0])
         self._prepare_scoring()

@@ -5,7 +5,7 @@ attention of a whole run of pairs is one call without a mask.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.text.base_model import BaseModel, Layer
 from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, join
 from cascader.models.text.text_model import GraphTexts, Tokens
+from cascader.models.text.words import SharedTokens
 
 _SEGMENTS = 3
 #: The names of the saved states.
@@ -43,9 +44,17 @@ class JoinedPairs:
     places: Tensor  # (tokens,) of each token of each pair among the rows of all segments
     lengths: IntArray  # (pairs,) ascending
     order: IntArray  # (pairs,) which pair stands at each place
+    shared: Tensor  # (tokens, segments) how rare the tokens are that the other text has
+    match_embeddings: Tensor  # (segments, width) which are added in that proportion
 
     @classmethod
-    def of(cls, texts: Sequence[tuple[States, IntArray]], embeddings: Tensor) -> "JoinedPairs":
+    def of(
+        cls,
+        texts: Sequence[tuple[States, IntArray]],
+        embeddings: Tensor,
+        match_embeddings: Tensor,
+        shared: Callable[[IntArray], Tensor],
+    ) -> "JoinedPairs":
         """Join the segments of each pair: `texts[j]` of a segment's `States` for pair j."""
         counts = np.stack([states.counts[some] for states, some in texts], axis=1)  # (pairs, segments)
         order = np.argsort(counts.sum(axis=1), kind="stable")
@@ -57,7 +66,7 @@ class JoinedPairs:
             segments.append(Segment(rows, embeddings[number]))
             row_count += len(rows)
         places = torch.from_numpy(_ranges(starts[order].reshape(-1), counts[order].reshape(-1)))
-        return cls(segments, places, counts.sum(axis=1)[order], order)
+        return cls(segments, places, counts.sum(axis=1)[order], order, shared(order), match_embeddings)
 
     @classmethod
     def whole(cls, states: Tensor, mask: Tensor) -> "JoinedPairs":
@@ -65,12 +74,14 @@ class JoinedPairs:
         lengths = mask.sum(dim=1).numpy()
         order = np.argsort(lengths, kind="stable")
         rows = states[torch.from_numpy(order)][mask[torch.from_numpy(order)]]
-        return cls([Segment(rows, torch.zeros(rows.shape[1]))], torch.arange(len(rows)), lengths[order], order)
+        segment, nothing = Segment(rows, torch.zeros(rows.shape[1])), torch.zeros(1, rows.shape[1])
+        return cls([segment], torch.arange(len(rows)), lengths[order], order, torch.zeros(len(rows), 1), nothing)
 
     def states(self) -> Tensor:
         """The input of the first layer; shape (tokens, width)."""
         # embedding(), not indexing: its gradient is summed in a fixed order, so a resumed training is the same.
-        return embedding(self.places, torch.cat([segment.rows + segment.embedding for segment in self.segments]))
+        states = embedding(self.places, torch.cat([segment.rows + segment.embedding for segment in self.segments]))
+        return torch.addmm(states, self.shared, self.match_embeddings)
 
     def projected(self, project: nn.Linear) -> Tensor:
         """A projection of that input, computed once for each distinct text; shape (tokens, width).
@@ -78,7 +89,8 @@ class JoinedPairs:
         W (x + e) + b is W x + (W e + b), so no gradient flows to the rows.
         """
         parts = [linear(segment.rows, project.weight, project(segment.embedding)) for segment in self.segments]
-        return embedding(self.places, torch.cat(parts))
+        matches = linear(self.match_embeddings, project.weight)
+        return torch.addmm(embedding(self.places, torch.cat(parts)), self.shared, matches)
 
     def in_order(self, read: Tensor) -> Tensor:
         """One row for each pair, in the order in which the pairs were given."""
@@ -217,8 +229,8 @@ class PairEncoder(nn.Module):
     """Reads pairs with a pretrained model that is split at a layer.
 
     Below the split, each relation and entity is read alone, once. Above it, the three segments are joined, and each
-    token gets the embedding of its segment. Split at 0, the input is one text, "[CLS] relation | anchor [SEP] candidate
-    [SEP]", as in any cross encoder.
+    token gets the embedding of its segment, and another one if the other text has it, too. Split at 0, the input is one
+    text, "[CLS] relation | anchor [SEP] candidate [SEP]", as in any cross encoder.
     """
 
     def __init__(self, base: BaseModel, texts: GraphTexts, split: int) -> None:
@@ -233,6 +245,8 @@ class PairEncoder(nn.Module):
         for parameter in self.upper.parameters():
             parameter.requires_grad_(True)
         self.segment_embeddings = nn.Parameter(torch.zeros(_SEGMENTS, base.width), requires_grad=split > 0)
+        self.match_embeddings = nn.Parameter(torch.zeros(_SEGMENTS, base.width), requires_grad=split > 0)
+        self._shared = SharedTokens(texts.entities, len(base.tokenizer))
         self._states = StateCache(lower, texts.relations, "relations"), StateCache(lower, texts.entities)
         self._anchor_texts, self._anchor_states = texts.entities, self._states[1]
 
@@ -271,7 +285,8 @@ class PairEncoder(nn.Module):
     def _joined(self, pairs: Pairs) -> JoinedPairs:
         if self.split == 0:
             return JoinedPairs.whole(*self._embedded(pairs))
-        return JoinedPairs.of(self._segments(pairs), self.segment_embeddings)
+        segments, embeddings = self._segments(pairs), (self.segment_embeddings, self.match_embeddings)
+        return JoinedPairs.of(segments, *embeddings, lambda order: self._rarity(pairs[order]))
 
     def lower(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The input of the upper layers with padding, (pairs, tokens, width), and the mask of the tokens."""
@@ -279,7 +294,15 @@ class PairEncoder(nn.Module):
             return self._embedded(pairs)
         states, mask, numbers = join(self._segments(pairs))
         # embedding(), not indexing: its gradient is summed in a fixed order, so a resumed training is the same.
-        return states + embedding(numbers, self.segment_embeddings), mask
+        states = states + embedding(numbers, self.segment_embeddings)
+        states[mask] += self._rarity(pairs) @ self.match_embeddings
+        return states, mask
+
+    def _rarity(self, pairs: Pairs) -> Tensor:
+        """How rare the tokens are that question and candidate share; shape (tokens of all pairs, segments)."""
+        texts = self.texts.relations, self._anchor_texts, self.texts.entities
+        places = pairs.relations, pairs.anchors, pairs.candidates
+        return self._shared.rarity([some.take(each) for some, each in zip(texts, places, strict=True)])
 
     def _segments(self, pairs: Pairs) -> list[tuple[States, IntArray]]:
         """The states of relations, anchors and candidates, each with the text of every pair."""

@@ -112,6 +112,7 @@ class PoolingEncoder(PairEncoder):
 
     def __init__(self, base: BaseModel, texts: GraphTexts) -> None:
         super().__init__(base, texts, base.layer_count - 1)
+        self.match_embeddings.requires_grad_(False)  # no text is read with another one in view
 
     def forward(self, pairs: Pairs) -> Tensor:
         """[CLS] after and before the layer, and its contexts from anchor and candidate; shape (pairs, 4 · width)."""

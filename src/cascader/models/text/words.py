@@ -1,13 +1,18 @@
-"""Words that show people what a language model saw in two texts: those they share, and those that it has matched."""
+"""Words that two texts share or that a model has matched: a hint for a cross encoder, and a reason for people."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from cascader.graph import FloatArray, IntArray
+from cascader.graph.arrays import positions_within
 from cascader.models.rules.words import in_one_line
 from cascader.models.text.base_model import BaseModel
+from cascader.models.text.text_model import Tokens
 from cascader.scoring.scorer import Reason
 
 #: Letters only: numbers and ids are shared by chance.
@@ -94,3 +99,41 @@ class MatchedWords:
                 pair = spelled.setdefault(word.casefold(), word), spelled.setdefault(other.casefold(), other)
                 found[pair] = found.get(pair, 0.0) + gain
         return found
+
+
+class SharedTokens:
+    """Which tokens of a question its candidate has as well, and the other way around, and how rare they are.
+
+    A layer or two learn from scratch to compare tokens of two texts. That both name Virginia is plain to see without.
+    """
+
+    def __init__(self, texts: Tokens, vocabulary: int) -> None:
+        self._vocabulary = vocabulary
+        distinct = np.unique(self._keys(_texts_of(texts), texts.ids))
+        text_counts = np.bincount(distinct % vocabulary, minlength=vocabulary)
+        # From 1, in no text, to 0, in all of them; shape (vocabulary,)
+        self._rarity: FloatArray = np.log((len(texts) + 1) / (text_counts + 1)) / np.log(len(texts) + 1)
+
+    def rarity(self, segments: Sequence[Tokens]) -> Tensor:
+        """How rare each token is that its other text has, or 0; shape (tokens of all pairs, segments).
+
+        `segments[s][j]` is a part of pair j, and the last one is the candidate. A row stands for a token of a pair, as
+        they are read: each segment between [CLS] and [SEP]. Its value is in the column of its segment.
+        """
+        *question, candidate = (self._keys(_texts_of(tokens), tokens.ids) for tokens in segments)
+        is_shared = [*(np.isin(keys, candidate) for keys in question), np.isin(candidate, np.concatenate(question))]
+        counts = np.stack([tokens.counts + 2 for tokens in segments], axis=1)  # (pairs, segments)
+        starts = (np.cumsum(counts) - counts.reshape(-1)).reshape(counts.shape)
+        found = np.zeros((int(counts.sum()), len(segments)), dtype=np.float32)
+        for segment, (tokens, shared) in enumerate(zip(segments, is_shared, strict=True)):
+            places = np.repeat(starts[:, segment] + 1, tokens.counts) + positions_within(tokens.counts)
+            found[places, segment] = shared * self._rarity[tokens.ids]
+        return torch.from_numpy(found)
+
+    def _keys(self, texts: IntArray, ids: IntArray) -> IntArray:
+        """A number for each token of each text."""
+        return texts.astype(np.int64) * self._vocabulary + ids
+
+
+def _texts_of(tokens: Tokens) -> IntArray:
+    return np.repeat(np.arange(len(tokens)), tokens.counts)
