@@ -1,28 +1,97 @@
 """What a model trains with: the optimizer and its state, the losses, and the negatives that they compare with."""
 
+import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from typing import Generic, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 from torch.optim import Optimizer
 
-from cascader.graph import Candidates, KnownAnswers, Queries
+from cascader.graph import Candidates, IntArray, KnownAnswers, Queries
 from cascader.scoring.scorer import Scorer
 
 
-class GradientTraining(ABC):
-    """Trains named parameters with an optimizer; a subclass says what a step and a validation are."""
+class Draws:
+    """The random draws of one epoch: all of them come from the seed and the epoch's number.
 
-    def __init__(self, parameters: Mapping[str, Tensor], optimizer: Optimizer) -> None:
-        self._parameters, self._optimizer = parameters, optimizer
+    Between two steps their state can be saved, so that an epoch can go on where it was interrupted. torch's global
+    generator, from which dropout draws, is one of them: whoever makes draws must do so within `torch.random.fork_rng`.
+    """
+
+    def __init__(self, seed: int, epoch: int) -> None:
+        self.numpy = np.random.default_rng([seed, epoch])
+        self.torch = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        torch.manual_seed(seed * 1_000_003 + epoch)
+
+    def state(self) -> dict[str, Tensor]:
+        """The state of the generators as named tensors."""
+        numpy_state = json.dumps(self.numpy.bit_generator.state).encode()
+        return {
+            "numpy": torch.frombuffer(bytearray(numpy_state), dtype=torch.uint8),
+            "torch": self.torch.get_state(),
+            "dropout": torch.get_rng_state(),
+        }
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a state."""
+        self.numpy.bit_generator.state = json.loads(state["numpy"].numpy().tobytes())
+        self.torch.set_state(state["torch"])
+        torch.set_rng_state(state["dropout"])
+
+
+BatchT = TypeVar("BatchT", bound=Sized)
+
+
+class GradientTraining(ABC, Generic[BatchT]):
+    """Trains named parameters with an optimizer; a subclass says what a batch, its loss and a validation are."""
+
+    def __init__(self, parameters: Mapping[str, Tensor], optimizer: Optimizer, seed: int) -> None:
+        self._parameters, self._optimizer, self._seed = parameters, optimizer, seed
+        self._draws: Draws | None = None  # of the epoch that is being trained
+
+    def steps(
+        self, epoch: int, done: int = 0, state: Mapping[str, Tensor] | None = None
+    ) -> Iterator[tuple[float, int]]:
+        """Train an epoch batch by batch, and yield the loss and the size of each batch.
+
+        An epoch that was interrupted goes on after the steps that are `done`, from what `epoch_state` gave there.
+        """
+        with torch.random.fork_rng(devices=[]):
+            self._start_epoch(state)
+            self._draws = Draws(self._seed, epoch)
+            batches = self._batches(epoch, self._draws)
+            if state is not None:
+                self._draws.restore(state)
+            for number, batch in enumerate(batches[done:], start=done):
+                self._optimizer.zero_grad()
+                loss = self._loss(batch, self._draws)
+                loss.backward()  # type: ignore[no-untyped-call]
+                self._step((epoch - 1) * len(batches) + number)
+                yield loss.item(), len(batch)
+
+    def epoch_state(self) -> dict[str, Tensor]:
+        """Between two steps: what the rest of the epoch depends on besides weights and optimizer."""
+        return {} if self._draws is None else self._draws.state()
+
+    def _start_epoch(self, state: Mapping[str, Tensor] | None) -> None:  # noqa: B027 - optional
+        """Prepare the modules for training; `state` is given where an epoch goes on."""
 
     @abstractmethod
-    def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
-        """Train an epoch batch by batch, and yield the loss and the size of each batch."""
+    def _batches(self, epoch: int, draws: Draws) -> Sequence[BatchT]:
+        """The batches of an epoch; as many in each."""
+
+    @abstractmethod
+    def _loss(self, batch: BatchT, draws: Draws) -> Tensor:
+        """The loss of a batch."""
+
+    def _step(self, number: int) -> None:
+        """Change the weights, in step `number` of the whole training, from 0."""
+        self._optimizer.step()
 
     @property
     @abstractmethod
@@ -66,6 +135,11 @@ class GradientTraining(ABC):
             number, _, inner = name.partition(".")
             states.setdefault(int(number), {})[inner] = value
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": states})
+
+
+def in_batches(order: IntArray, size: int) -> list[IntArray]:
+    """Cut an order into batches."""
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def trainable_parameters(modules: nn.Module) -> dict[str, Tensor]:

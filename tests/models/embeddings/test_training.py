@@ -72,7 +72,7 @@ def test_rows_of_one_answer_are_more_steps():
     settings = {"dim": 4, "epochs": 1, "batch_size": 5}
     facts = KnowledgeGraph.from_triples([("a", "likes", f"b{i}") for i in range(20)])
     steps = {
-        at_most: sum(1 for _ in EmbeddingTraining(ComplEx(answers_per_row=at_most, **settings), facts)._batches(1))
+        at_most: EmbeddingTraining(ComplEx(answers_per_row=at_most, **settings), facts).step_count
         for at_most in (1, 10, 100)
     }
     assert steps == {1: 8, 10: 5, 100: 5}  # 20 heads' questions, and one of twenty tails
@@ -113,7 +113,7 @@ def test_a_dry_run_estimates_the_training_and_leaves_a_model_that_scores(toy):
 def test_the_steps_of_an_epoch_are_counted():
     for settings in ({}, {"loss": "negative-sampling"}, {"answers_per_row": 2}):
         training = EmbeddingTraining(ComplEx(dim=4, batch_size=5, **settings), line())
-        assert training.step_count == sum(1 for _ in training._batches(1))
+        assert training.step_count == sum(1 for _ in training.steps(1))
 
 
 def test_the_same_seed_gives_the_same_vectors_and_another_gives_others():

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +15,9 @@ from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.arrays import positions_within
 from cascader.models.embeddings.embedding import Embedding
 from cascader.models.optimization import (
+    Draws,
     GradientTraining,
+    in_batches,
     is_negative,
     sample_entities,
     self_adversarial,
@@ -49,6 +50,17 @@ def check_memory(model: Embedding, kg: KnowledgeGraph) -> None:
 
 
 @dataclass(frozen=True)
+class _Rows:
+    """The facts of a batch, row after row: those of a row share their question."""
+
+    facts: IntArray
+    counts: IntArray  # the facts of each row
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+
+@dataclass(frozen=True)
 class _Batch:
     """Questions, and the answers that the loss needs."""
 
@@ -60,7 +72,7 @@ class _Batch:
     queries: Queries
 
 
-class EmbeddingTraining(GradientTraining):
+class EmbeddingTraining(GradientTraining[_Rows]):
     """The training of an embedding on a graph."""
 
     def __init__(self, model: Embedding, kg: KnowledgeGraph) -> None:
@@ -71,53 +83,49 @@ class EmbeddingTraining(GradientTraining):
         self._model, self._kg, self._settings = model, kg, settings
         parameters = {"entities": model.entities_, "relations": model.relations_}
         kind = torch.optim.Adagrad if settings.optimizer == "adagrad" else torch.optim.Adam
-        super().__init__(parameters, kind(list(parameters.values()), lr=settings.learning_rate))
+        super().__init__(parameters, kind(list(parameters.values()), lr=settings.learning_rate), settings.seed)
         self._known = KnownAnswers(kg.train, len(kg.entities), len(kg.relations))
         self._facts = Queries.from_triples(kg.train)
         self._question_of = self._facts.unique()[1]
+        self._row_count = _row_count(self._question_of, self.answers_per_row)
 
-    def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
-        """Train an epoch batch by batch, and yield the loss and the number of rows of each."""
-        generator = torch.Generator().manual_seed(self._settings.seed * 1_000_003 + epoch)
-        for batch in self._batches(epoch):
-            self._optimizer.zero_grad()
-            loss = self._loss(batch, generator)
-            loss.backward()  # type: ignore[no-untyped-call]
-            # Without an explicit choice, torch warns.
-            with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
-                self._optimizer.step()
-            yield loss.item(), len(batch.queries)
+    def _step(self, number: int) -> None:
+        # Without an explicit choice, torch warns.
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+            super()._step(number)
 
     @property
     def step_count(self) -> int:
         """The number of batches in an epoch."""
-        return -(-_row_count(self._question_of, self.answers_per_row) // self._settings.batch_size)
+        return -(-self._row_count // self._settings.batch_size)
 
     @property
     def answers_per_row(self) -> int:
         """How many answers may share a row; sampled negatives are for one answer."""
         return 1 if self._settings.loss == "negative-sampling" else self._settings.answers_per_row
 
-    def _batches(self, epoch: int) -> Iterator[_Batch]:
-        rng = np.random.default_rng([self._settings.seed, epoch])
-        facts, row_of = self._rows(rng)
+    def _batches(self, epoch: int, draws: Draws) -> list[_Rows]:
+        facts, row_of = self._rows(draws.numpy)
         starts = np.searchsorted(row_of, np.arange(row_of[-1] + 2))  # of each row's facts
-        order = rng.permutation(len(starts) - 1)
-        answers_per_row = len(facts) / len(order)
-        for first in range(0, len(order), self._settings.batch_size):
-            chosen = order[first : first + self._settings.batch_size]
+        batches = []
+        for chosen in in_batches(draws.numpy.permutation(len(starts) - 1), self._settings.batch_size):
             counts = starts[chosen + 1] - starts[chosen]
-            rows = torch.from_numpy(np.repeat(np.arange(len(chosen)), counts))
-            queries = self._facts[facts[starts[chosen]]]
-            golds = self._facts.required_golds()[facts[np.repeat(starts[chosen], counts) + positions_within(counts)]]
-            yield _Batch(
-                anchors=torch.from_numpy(queries.anchors.astype(np.int64)),
-                relations=torch.from_numpy(queries.directed_relations(len(self._kg.relations))),
-                golds=torch.from_numpy(golds.astype(np.int64)),
-                rows=rows,
-                weights=self._weights(rows, len(chosen), answers_per_row),
-                queries=queries,
-            )
+            batches.append(_Rows(facts[np.repeat(starts[chosen], counts) + positions_within(counts)], counts))
+        return batches
+
+    def _batch(self, rows: _Rows) -> _Batch:
+        """The questions and answers of a batch as the loss needs them."""
+        row_of = np.repeat(np.arange(len(rows)), rows.counts)
+        queries = self._facts[rows.facts[np.cumsum(rows.counts) - rows.counts]]  # the first fact of each row
+        golds = self._facts.required_golds()[rows.facts]
+        return _Batch(
+            anchors=torch.from_numpy(queries.anchors.astype(np.int64)),
+            relations=torch.from_numpy(queries.directed_relations(len(self._kg.relations))),
+            golds=torch.from_numpy(golds.astype(np.int64)),
+            rows=torch.from_numpy(row_of),
+            weights=self._weights(torch.from_numpy(row_of), len(rows)),
+            queries=queries,
+        )
 
     def _rows(self, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """The facts in the order of their rows, and the row of each; shapes (facts,).
@@ -132,13 +140,16 @@ class EmbeddingTraining(GradientTraining):
         is_first = place % self.answers_per_row == 0
         return facts, np.cumsum(is_first) - 1
 
-    def _weights(self, rows: Tensor, row_count: int, answers_per_row: float) -> Tensor:
+    def _weights(self, rows: Tensor, row_count: int) -> Tensor:
         """The weight of each answer: all equal, or all questions equal."""
         if self._settings.loss == "k-vs-all":
             return 1 / (row_count * torch.bincount(rows)[rows])
-        return torch.full(rows.shape, 1 / (row_count * answers_per_row))
+        return torch.full(rows.shape, 1 / (row_count * (len(self._facts) / self._row_count)))
 
-    def _loss(self, batch: _Batch, generator: torch.Generator) -> Tensor:
+    def _loss(self, batch: _Rows, draws: Draws) -> Tensor:
+        return self._loss_of(self._batch(batch), draws.torch)
+
+    def _loss_of(self, batch: _Batch, generator: torch.Generator) -> Tensor:
         model, settings = self._model, self._settings
         anchors = self._entities(batch.anchors)
         relations = embedding(batch.relations, model.relations_)

@@ -1,7 +1,7 @@
 """Train a context encoder: each question is compared with the answers of all questions of its batch."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
-from cascader.models.optimization import GradientTraining, trainable_parameters
+from cascader.models.optimization import Draws, GradientTraining, in_batches, trainable_parameters
 from cascader.models.text.context_towers import ContextTowers, Facts, Texts
 from cascader.models.text.settings import ContextSettings
 from cascader.models.text.split_encoder import States
@@ -21,7 +21,7 @@ _WARMING, _CONSTANT = 100, 1000
 _GRADIENT_NORM = 1.0
 
 
-class ContextTraining(GradientTraining):
+class ContextTraining(GradientTraining[IntArray]):
     """The training of both towers on all facts of train, asked in both directions."""
 
     def __init__(
@@ -44,29 +44,28 @@ class ContextTraining(GradientTraining):
         optimizer = torch.optim.AdamW(
             [{"params": layers}, {"params": others}], lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
-        super().__init__(trainable_parameters(towers), optimizer)
+        super().__init__(trainable_parameters(towers), optimizer, settings.seed)
         self._known, self._queries = kg.known(("train",)), Queries.from_triples(kg.train)
         self._facts = Facts(self._known)
         self._relations = self._queries.directed_relations(len(kg.relations))
         self._relation_count = len(kg.relations)
         self._encoded: Tensor | None = None  # the entities with the current weights, once they are known
+        self._answers: Tensor  # the entities with the weights before the epoch
 
-    def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
-        """Ask every question once, batch by batch, and yield the loss and the number of questions of each batch."""
-        answers = self.entities()
+    def _start_epoch(self, state: Mapping[str, Tensor] | None) -> None:
+        """Encode all entities with the weights before the epoch, unless that was done before it was interrupted."""
+        self._answers = self.entities() if state is None else state["answers"]
         self._encoded = None  # they are about to change
-        rng = np.random.default_rng([self._settings.seed, epoch])
         self._towers.train()
-        with torch.random.fork_rng(devices=[]):  # dropout draws from torch's global generator
-            torch.manual_seed(self._settings.seed * 1_000_003 + epoch)
-            for number, places in enumerate(self._batches(rng), start=(epoch - 1) * self.step_count):
-                self._set_rates(number)
-                self._optimizer.zero_grad()
-                loss = self._loss(places, answers, rng)
-                loss.backward()  # type: ignore[no-untyped-call]
-                nn.utils.clip_grad_norm_(self._towers.parameters(), _GRADIENT_NORM)
-                self._optimizer.step()
-                yield loss.item(), len(places)
+
+    def epoch_state(self) -> dict[str, Tensor]:
+        """The draws, and the entities as they were encoded before the epoch."""
+        return {**super().epoch_state(), "answers": self._answers}
+
+    def _step(self, number: int) -> None:
+        self._set_rates(number)
+        nn.utils.clip_grad_norm_(self._towers.parameters(), _GRADIENT_NORM)
+        super()._step(number)
 
     @property
     def step_count(self) -> int:
@@ -90,30 +89,27 @@ class ContextTraining(GradientTraining):
             self._encoded = self._encode_entities()
         return self._encoded
 
-    def _batches(self, rng: np.random.Generator) -> Iterator[IntArray]:
+    def _batches(self, epoch: int, draws: Draws) -> list[IntArray]:
         """Questions of similar length, so that little is padded; the order of the batches is random."""
         size = self._settings.batch_size
-        shuffled = rng.permutation(len(self._queries))
         lengths = self._states.counts[self._queries.anchors]
-        batches = []
-        for start in range(0, len(shuffled), size * _BATCHES_SORTED):
-            some = shuffled[start : start + size * _BATCHES_SORTED]
-            some = some[np.argsort(lengths[some], kind="stable")]
-            batches += [some[i : i + size] for i in range(0, len(some), size)]
-        yield from (batches[place] for place in rng.permutation(len(batches)))
+        batches: list[IntArray] = []
+        for some in in_batches(draws.numpy.permutation(len(self._queries)), size * _BATCHES_SORTED):
+            batches += in_batches(some[np.argsort(lengths[some], kind="stable")], size)
+        return [batches[place] for place in draws.numpy.permutation(len(batches))]
 
     def _set_rates(self, step: int) -> None:
         factor = min((step + 1) / _WARMING, math.sqrt(_CONSTANT / max(step, _CONSTANT)))
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = factor * rate
 
-    def _loss(self, places: IntArray, answers: Tensor, rng: np.random.Generator) -> Tensor:
+    def _loss(self, batch: IntArray, draws: Draws) -> Tensor:
         """Cross-entropy of each answer against those of the other questions, unless they are answers as well."""
-        questions, relations = self._queries[places], self._relations[places]
-        asked = self._question_vectors(questions, relations, answers, rng)
-        scores = self._towers.log_scale.exp() * asked @ self._answer_vectors(questions, relations, rng).T
+        questions, relations = self._queries[batch], self._relations[batch]
+        asked = self._question_vectors(questions, relations, self._answers, draws.numpy)
+        scores = self._towers.log_scale.exp() * asked @ self._answer_vectors(questions, relations, draws.numpy).T
         scores = scores.masked_fill(self._is_other_answer(questions), -torch.inf)
-        return cross_entropy(scores, torch.arange(len(places)))
+        return cross_entropy(scores, torch.arange(len(batch)))
 
     def _question_vectors(
         self, questions: Queries, relations: IntArray, answers: Tensor, rng: np.random.Generator

@@ -1,6 +1,6 @@
 """Train late interaction: questions are compared with their answers, and with what else a batch names or draws."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -8,8 +8,10 @@ from torch import Tensor
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.models.optimization import (
+    Draws,
     GradientTraining,
     hard_negatives,
+    in_batches,
     sample_entities,
     softmax_loss,
     trainable_parameters,
@@ -20,7 +22,7 @@ from cascader.models.text.settings import LateSettings
 from cascader.scoring.scorer import Scorer
 
 
-class LateTraining(GradientTraining):
+class LateTraining(GradientTraining[IntArray]):
     """The training of a matcher on the kept states of a graph's tokens."""
 
     def __init__(
@@ -37,7 +39,7 @@ class LateTraining(GradientTraining):
         self._settings, self._kg, self._validate = settings, kg, validate
         rate, decay = settings.learning_rate, settings.weight_decay
         optimizer = torch.optim.AdamW(matcher.parameters(), lr=rate, weight_decay=decay)
-        super().__init__(trainable_parameters(matcher), optimizer)
+        super().__init__(trainable_parameters(matcher), optimizer, settings.seed)
         # A score that must only add what the graph does not say by itself can leave that to the prior.
         self._prior = Plausibility().fit(kg) if settings.prior_weight else None
         self._known = kg.known(("train",))
@@ -46,32 +48,24 @@ class LateTraining(GradientTraining):
         self._answers_per_question = len(queries) / len(self._questions)
         self._hard = hard_negatives(earlier, self._questions, self._known, settings.hard_negatives).numpy()
 
-    def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
-        """Ask every question once, batch by batch, and yield the loss and the number of questions of each batch."""
-        generator = torch.Generator().manual_seed(self._settings.seed * 1_000_003 + epoch)
-        order = np.random.default_rng([self._settings.seed, epoch]).permutation(len(self._questions))
+    def _start_epoch(self, state: Mapping[str, Tensor] | None) -> None:
         self._matcher.train()
-        with torch.random.fork_rng(devices=[]):  # dropout draws from torch's global generator
-            torch.manual_seed(self._settings.seed * 1_000_003 + epoch)
-            for start in range(0, len(order), self._settings.batch_size):
-                places = order[start : start + self._settings.batch_size]
-                self._optimizer.zero_grad()
-                loss = self._loss(places, generator)
-                loss.backward()  # type: ignore[no-untyped-call]
-                self._optimizer.step()
-                yield loss.item(), len(places)
+
+    def _batches(self, epoch: int, draws: Draws) -> list[IntArray]:
+        """Every question once, in batches."""
+        return in_batches(draws.numpy.permutation(len(self._questions)), self._settings.batch_size)
 
     @property
     def step_count(self) -> int:
         """The number of batches in an epoch."""
         return -(-len(self._questions) // self._settings.batch_size)
 
-    def _loss(self, places: IntArray, generator: torch.Generator) -> Tensor:
+    def _loss(self, batch: IntArray, draws: Draws) -> Tensor:
         """Cross-entropy of the known answers against everything compared, other answers included."""
-        questions = self._questions[places]
+        questions = self._questions[batch]
         known = self._known.of(questions)
-        needed = np.concatenate([known.ids, questions.anchors, self._hard[places].reshape(-1)])
-        compared = self._compared(needed, generator)
+        needed = np.concatenate([known.ids, questions.anchors, self._hard[batch].reshape(-1)])
+        compared = self._compared(needed, draws.torch)
         scores = self._scores(questions, compared)
         if self._prior is not None:
             prior = self._prior.score_all(questions)[:, compared]

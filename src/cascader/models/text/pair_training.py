@@ -3,7 +3,7 @@
 The listwise objective is ours; "kg-bert" is the paper's sum of three losses.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid, relu
 
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.models.optimization import GradientTraining, hard_negatives, trainable_parameters
+from cascader.models.optimization import Draws, GradientTraining, hard_negatives, in_batches, trainable_parameters
 from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
 from cascader.models.text.settings import CrossObjective, PairSettings
 from cascader.scoring.scorer import Scorer
@@ -28,7 +28,7 @@ _CURRENT = "current/"
 _QUESTIONS_AT_ONCE = 256
 
 
-class PairTraining(GradientTraining):
+class PairTraining(GradientTraining[IntArray]):
     """The training of a pair encoder and its head; an epoch of the loop is a round of `queries_per_round`."""
 
     def __init__(
@@ -46,7 +46,8 @@ class PairTraining(GradientTraining):
         self._modules = nn.ModuleDict({"encoder": encoder, "head": head})
         parameters = trainable_parameters(self._modules)
         rate, decay = settings.learning_rate, settings.weight_decay
-        super().__init__(parameters, torch.optim.AdamW(list(parameters.values()), lr=rate, weight_decay=decay))
+        optimizer = torch.optim.AdamW(list(parameters.values()), lr=rate, weight_decay=decay)
+        super().__init__(parameters, optimizer, settings.seed)
         self._queries = Queries.from_triples(kg.train)
         self._known = kg.known(("train",))
         pool = settings.hard_negative_pool if objective == "listwise" else 0
@@ -54,23 +55,12 @@ class PairTraining(GradientTraining):
         self._hard = _HardNegatives(earlier, self._queries[first_pass], self._known, pool)
         self._place_of = np.argsort(first_pass)
 
-    def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
-        """Train a round batch by batch, and yield the loss and the number of queries of each."""
-        rng = np.random.default_rng([self._settings.seed, epoch])
+    def _start_epoch(self, state: Mapping[str, Tensor] | None) -> None:
         self._modules.train()
-        with torch.random.fork_rng(devices=[]):  # dropout draws from torch's global generator
-            torch.manual_seed(self._settings.seed * 1_000_003 + epoch)
-            for number, places in enumerate(self._batches(epoch), start=(epoch - 1) * self.step_count):
-                self._optimizer.zero_grad()
-                loss = self._loss(places, rng)
-                loss.backward()  # type: ignore[no-untyped-call]
-                nn.utils.clip_grad_norm_(self._modules.parameters(), 1.0)
-                self._step(number)
-                yield loss.item(), len(places)
 
     def _step(self, number: int) -> None:
-        """Change the weights, in step `number` of the whole training, from 0."""
-        self._optimizer.step()
+        nn.utils.clip_grad_norm_(self._modules.parameters(), 1.0)
+        super()._step(number)
 
     @property
     def step_count(self) -> int:
@@ -81,7 +71,7 @@ class PairTraining(GradientTraining):
     def _round_size(self) -> int:
         return min(self._settings.queries_per_round, len(self._queries))  # on a small graph, one pass over train
 
-    def _batches(self, epoch: int) -> Iterator[IntArray]:
+    def _batches(self, epoch: int, draws: Draws) -> list[IntArray]:
         """The queries of a round, from a stream of passes over train, each in its own order."""
         size = self._round_size
         start = (epoch - 1) * size
@@ -89,16 +79,15 @@ class PairTraining(GradientTraining):
         number, place = np.divmod(stream, len(self._queries))
         orders = {p: self._order(p) for p in set(number)}
         places = np.array([orders[p][i] for p, i in zip(number, place, strict=True)])
-        for first in range(0, size, self._settings.batch_size):
-            yield places[first : first + self._settings.batch_size]
+        return in_batches(places, self._settings.batch_size)
 
     def _order(self, number: int) -> IntArray:
         """The order of the queries in a pass over train."""
         return np.random.default_rng([self._settings.seed, number]).permutation(len(self._queries))
 
-    def _loss(self, places: IntArray, rng: np.random.Generator) -> Tensor:
-        queries = self._queries[places]
-        lists = np.concatenate([queries.required_golds()[:, None], self._negatives(places, rng)], axis=1)
+    def _loss(self, batch: IntArray, draws: Draws) -> Tensor:
+        queries = self._queries[batch]
+        lists = np.concatenate([queries.required_golds()[:, None], self._negatives(batch, draws.numpy)], axis=1)
         repeats = lists.shape[1]
         pairs = Pairs(
             np.repeat(queries.directed_relations(len(self._kg.relations)), repeats),

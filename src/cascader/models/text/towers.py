@@ -7,18 +7,19 @@ layers, and leaves the heads out of its checkpoints.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding, layer_norm, logsigmoid, normalize, relu
 
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.optimization import (
+    Draws,
     GradientTraining,
     hard_negatives,
+    in_batches,
     masked_softmax_loss,
     sample_entities,
     softmax_loss,
@@ -198,7 +199,7 @@ def build_towers(width: int, relation_count: int, settings: DualSettings) -> Tow
     return TowerEnsemble(members) if len(members) > 1 else members[0]
 
 
-class DualTraining(GradientTraining):
+class DualTraining(GradientTraining[IntArray]):
     """The training of two towers, and of the trainable layers below them, on the texts of a graph."""
 
     def __init__(
@@ -220,7 +221,7 @@ class DualTraining(GradientTraining):
             ],
             weight_decay=settings.weight_decay,
         )
-        super().__init__(trainable_parameters(self._modules), optimizer)
+        super().__init__(trainable_parameters(self._modules), optimizer, settings.seed)
         # A score that must only add what the graph does not say by itself can leave that to the prior.
         self._prior = Plausibility().fit(kg) if settings.prior_weight else None
         self._known = KnownAnswers(kg.train, len(kg.entities), len(kg.relations))
@@ -229,28 +230,20 @@ class DualTraining(GradientTraining):
         self._answers_per_question = len(queries) / len(self._questions)
         self._hard = hard_negatives(earlier, self._questions, self._known, settings.hard_negatives)
 
-    def steps(self, epoch: int) -> Iterator[tuple[float, int]]:
-        """Ask every question once, batch by batch, and yield the loss and the number of questions of each batch."""
-        generator = torch.Generator().manual_seed(self._settings.seed * 1_000_003 + epoch)
+    def _start_epoch(self, state: Mapping[str, Tensor] | None) -> None:
         self._modules.train()
-        with torch.random.fork_rng(devices=[]):  # dropout draws from torch's global generator
-            torch.manual_seed(self._settings.seed * 1_000_003 + epoch)
-            for asked in self._batches(epoch, generator):
-                self._optimizer.zero_grad()
-                loss = self._towers.loss(self._encoder, asked)
-                loss.backward()  # type: ignore[no-untyped-call]
-                self._optimizer.step()
-                yield loss.item(), len(asked.anchors)
+
+    def _loss(self, batch: IntArray, draws: Draws) -> Tensor:
+        return self._towers.loss(self._encoder, self._asked(batch, draws.torch))
 
     @property
     def step_count(self) -> int:
         """The number of batches in an epoch."""
         return -(-len(self._questions) // self._settings.batch_size)
 
-    def _batches(self, epoch: int, generator: torch.Generator) -> Iterator[Batch]:
-        order = np.random.default_rng([self._settings.seed, epoch]).permutation(len(self._questions))
-        for start in range(0, len(order), self._settings.batch_size):
-            yield self._asked(order[start : start + self._settings.batch_size], generator)
+    def _batches(self, epoch: int, draws: Draws) -> list[IntArray]:
+        """Every question once, in batches."""
+        return in_batches(draws.numpy.permutation(len(self._questions)), self._settings.batch_size)
 
     def _asked(self, places: IntArray, generator: torch.Generator) -> Batch:
         questions = self._questions[places]
