@@ -34,10 +34,10 @@ def ours(model: str, kg: KnowledgeGraph) -> dict[str, float]:
     loss = "k-vs-all" if model == "complex" else "negative-sampling"
     settings = {"dim": DIMENSION, "batch_size": BATCH, "negatives": NEGATIVES, "regularizer": "none"}
     training = EmbeddingTraining(EMBEDDINGS[model](loss=loss, **settings), kg)
-    training.train_epoch(1)
+    list(training.steps(1))
     started = time.perf_counter()
     for epoch in range(EPOCHS):
-        training.train_epoch(epoch + 2)
+        list(training.steps(epoch + 2))
     seconds = (time.perf_counter() - started) / EPOCHS
     if model != "complex":
         return {"seconds": seconds}

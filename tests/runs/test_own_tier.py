@@ -10,8 +10,9 @@ from fastapi.testclient import TestClient
 
 import cascader
 from cascader import Candidates, DataError, KnowledgeGraph, Queries, SettingsError
+from cascader.models.history import TrainingHistory
 from cascader.models.settings import Settings
-from cascader.models.training import TrainingCost, TrainingHistory
+from cascader.models.training import TrainingCost
 from cascader.serve import create_app
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from cascader.durations import parse_duration
 from cascader.errors import DataError, NotFittedError
 from cascader.graph import Candidates, Entity, FloatArray, KnowledgeGraph, Queries
+from cascader.models.history import Schedule, TrainingHistory
 from cascader.models.settings import Settings
-from cascader.models.training import CHECKPOINT, Checkpoint, Schedule, Trainable, TrainingCost, TrainingHistory, train
+from cascader.models.training import CHECKPOINT, Checkpoint, Trainable, TrainingCost, train
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_json, read_tensors, write_json, write_tensors
 

@@ -1,9 +1,8 @@
 """What a model trains with: the optimizer and its state, the losses, and the negatives that they compare with."""
 
 import json
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Generator, Mapping, Sequence, Sized
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -56,7 +55,7 @@ class GradientTraining(ABC, Generic[BatchT]):
 
     def steps(
         self, epoch: int, done: int = 0, state: Mapping[str, Tensor] | None = None
-    ) -> Iterator[tuple[float, int]]:
+    ) -> Generator[tuple[float, int], None, None]:
         """Train an epoch batch by batch, and yield the loss and the size of each batch.
 
         An epoch that was interrupted goes on after the steps that are `done`, from what `epoch_state` gave there.
@@ -101,16 +100,6 @@ class GradientTraining(ABC, Generic[BatchT]):
     @abstractmethod
     def validate(self) -> float | None:
         """The quality of the current weights on valid; None if there is nothing to validate on."""
-
-    def train_epoch(self, epoch: int) -> float:
-        """Train one epoch, and return the mean loss."""
-        total, count = 0.0, 0
-        for loss, size in self.steps(epoch):
-            total += loss * size
-            count += size
-            if not math.isfinite(total):
-                break  # the loop raises
-        return total / count
 
     def weights(self) -> dict[str, Tensor]:
         """The current weights."""

@@ -6,20 +6,22 @@ What a training will cost on the machine at hand is estimated from a few of its 
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cascader.display import progress
 from cascader.errors import DataError, TrainingError
+from cascader.models.history import PartialEpoch, Schedule, TrainingHistory
 from cascader.storage import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 1
+FORMAT = 2
 #: The name of the file in a model's folder.
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -63,8 +65,11 @@ class Checkpoint:
                 )
 
 
-#: Checkpoints are written at most this often, so that short epochs are not slowed down by the disk.
+#: Checkpoints are written at most this often, so that the disk does not slow down the training.
 _SECONDS_BETWEEN_CHECKPOINTS = 20.0
+#: Where writing one takes several seconds, they are written so many times less often, but never more than this: a kill
+#: must not lose two minutes.
+_MOST_TIMES_LESS_OFTEN = 5.0
 
 
 class Trainable(Protocol):
@@ -74,8 +79,22 @@ class Trainable(Protocol):
     a resumed training equal to an uninterrupted one, bit for bit.
     """
 
-    def train_epoch(self, epoch: int) -> float:
-        """Train one epoch, and return the mean loss."""
+    @property
+    def step_count(self) -> int:
+        """The number of steps in an epoch."""
+        ...
+
+    def steps(
+        self, epoch: int, done: int = 0, state: "Mapping[str, Tensor] | None" = None
+    ) -> Generator[tuple[float, int], None, None]:
+        """Train an epoch step by step, and yield the loss and the size of each batch.
+
+        An epoch that was interrupted goes on after the steps that are `done`, from what `epoch_state` gave there.
+        """
+        ...
+
+    def epoch_state(self) -> "dict[str, Tensor]":
+        """Between two steps: what the rest of the epoch depends on besides weights and optimizer."""
         ...
 
     def validate(self) -> float | None:
@@ -95,88 +114,6 @@ class Trainable(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """How long to train."""
-
-    epochs: int
-    valid_every: int = 1  # epochs between validations
-    patience: int = 3  # validations without improvement before training stops
-    time_limit: float = math.inf  # seconds of preparing and training; at least one epoch is always trained
-
-
-@dataclass(frozen=True)
-class Int8Check:
-    """The MRR on valid in float32 and in int8, and whether the model scores in int8 because of it."""
-
-    float32_mrr: float | None
-    int8_mrr: float | None
-    is_used: bool
-
-
-@dataclass
-class TrainingHistory:
-    """How a training went; a model without epochs leaves it empty.
-
-    >>> TrainingHistory(epochs=4, losses=[3, 2, 1, 1], valid={2: 0.25, 4: 0.5}, seconds=1.0).best_epoch
-    4
-    """
-
-    epochs: int = 0  # trained so far
-    losses: list[float] = field(default_factory=list)  # of each epoch
-    valid: dict[int, float] = field(default_factory=dict)  # the MRR on valid, by epoch
-    seconds: float = 0.0  # spent in the loop
-    preparing_seconds: float = 0.0  # spent before it, such as on reading texts, summed over all resumptions
-    int8: Int8Check | None = None
-
-    @property
-    def best_epoch(self) -> int | None:
-        """The epoch with the best MRR on valid, the first of equals; None without validation."""
-        return max(self.valid, key=lambda epoch: (self.valid[epoch], -epoch)) if self.valid else None
-
-    @property
-    def best_valid(self) -> float | None:
-        """The best MRR on valid."""
-        return None if self.best_epoch is None else self.valid[self.best_epoch]
-
-    def summary(self) -> dict[str, Any]:
-        """The few figures that belong beside a result; empty for a model without epochs."""
-        if self.epochs == 0:
-            return {}
-        return {
-            "epochs": self.epochs,
-            "best_epoch": self.best_epoch,
-            "valid_mrr": None if self.best_valid is None else round(self.best_valid, 6),
-            "seconds": round(self.seconds, 1),
-            "preparing_seconds": round(self.preparing_seconds, 1),
-        }
-
-    def as_dict(self) -> dict[str, Any]:
-        """All fields, ready for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
-        """The inverse of `as_dict`, also after a round trip through JSON, which turns epochs into strings."""
-        valid = {int(epoch): mrr for epoch, mrr in saved["valid"].items()}
-        int8 = None if saved["int8"] is None else Int8Check(**saved["int8"])
-        return cls(**{**saved, "valid": valid, "int8": int8})
-
-    def is_over(self, schedule: Schedule) -> bool:
-        """Whether to stop: all epochs are done, valid has not improved for too long, or no time is left."""
-        since_best = sum(epoch > (self.best_epoch or 0) for epoch in self.valid)
-        return (
-            self.epochs >= schedule.epochs
-            or since_best >= schedule.patience
-            or not self.has_time(schedule, self.seconds)
-        )
-
-    def has_time(self, schedule: Schedule, seconds: float) -> bool:
-        """Whether another epoch of average length fits into the time limit after `seconds` in the loop."""
-        mean = seconds / self.epochs if self.epochs else 0.0
-        return self.epochs == 0 or self.preparing_seconds + seconds + mean <= schedule.time_limit
-
-
 def train(
     trainable: Trainable,
     schedule: Schedule,
@@ -186,42 +123,125 @@ def train(
 ) -> TrainingHistory:
     """Train until the schedule is over, and leave in `trainable` the weights that were best on valid.
 
-    `preparing_seconds` is how long it took to build `trainable`; it counts toward the time limit.
+    `preparing_seconds` is how long it took to build `trainable`; it counts toward the time limit, as do validations. If
+    the limit cuts the training short, the checkpoint holds what an uninterrupted training would have at that step, so
+    that the same call with a larger limit goes on as if there had been no limit.
     """
-    history, best = _resume(trainable, checkpoint)
+    loop = _Loop(trainable, schedule, checkpoint, clock)
+    history = loop.history
     history.preparing_seconds += preparing_seconds
-    saved_at = clock()
     with progress("training", total=schedule.epochs, unit="epochs", done=history.epochs) as advance:
-        while not history.is_over(schedule):
-            started = clock()
-            loss = trainable.train_epoch(history.epochs + 1)
-            _check_finite(loss, history.epochs + 1, checkpoint)
-            history.epochs += 1
-            history.losses.append(loss)
-            # The last epoch that fits into the time limit is validated too, or its training would be lost.
-            is_last = not history.has_time(schedule, history.seconds + clock() - started)
-            best = _validate(trainable, schedule, history, best, is_last)
-            history.seconds += clock() - started
-            if checkpoint and (clock() - saved_at >= _SECONDS_BETWEEN_CHECKPOINTS or history.is_over(schedule)):
-                _save(trainable, checkpoint, history, best)
-                saved_at = clock()
+        while not history.is_over(schedule) and loop.train_epoch():
             advance(1, _note(history))
-    if best is not None:
-        trainable.load(best, None)
+    loop.finish()
     return history
 
 
-def _validate(
-    trainable: Trainable, schedule: Schedule, history: TrainingHistory, best: "dict[str, Tensor] | None", is_last: bool
-) -> "dict[str, Tensor] | None":
-    """Validate if it is time to, and return the best weights so far."""
-    if history.epochs % schedule.valid_every and history.epochs < schedule.epochs and not is_last:
-        return best
-    mrr = trainable.validate()
-    if mrr is None:
-        return None
-    history.valid[history.epochs] = mrr
-    return _copy(trainable.weights()) if history.best_epoch == history.epochs else best
+class _Loop:
+    """A training between two steps."""
+
+    def __init__(
+        self, trainable: Trainable, schedule: Schedule, checkpoint: Checkpoint | None, clock: Callable[[], float]
+    ) -> None:
+        self._trainable, self._schedule, self._checkpoint, self._clock = trainable, schedule, checkpoint, clock
+        self.history, self._best, self._epoch_state = _resume(trainable, checkpoint)
+        self._now = self._saved_at = clock()
+        self._wait = _SECONDS_BETWEEN_CHECKPOINTS
+
+    def train_epoch(self) -> bool:
+        """Train an epoch, or what is left of it, and validate; False if time was up before its end."""
+        if not self._train_steps():
+            return False
+        history, partial = self.history, self.history.partial or PartialEpoch()
+        history.epochs += 1
+        history.losses.append(partial.loss / partial.rows)
+        history.partial = None
+        if history.epochs % self._schedule.valid_every == 0 or history.epochs >= self._schedule.epochs:
+            self._validate(history.epochs)
+        if self._is_time_to_save() or history.is_over(self._schedule):
+            self._save()
+        return True
+
+    def _train_steps(self) -> bool:
+        history, count = self.history, self._trainable.step_count
+        epoch, partial = history.epochs + 1, history.partial or PartialEpoch()
+        with closing(self._trainable.steps(epoch, partial.steps, self._epoch_state)) as steps:
+            self._epoch_state = None
+            for loss, rows in steps:
+                partial = history.partial = partial.after(loss, rows)
+                _check_finite(partial.loss, epoch, self._checkpoint)
+                self._count_seconds()
+                if partial.steps == count:
+                    continue
+                if not history.has_time(self._schedule):
+                    self._epoch_state = self._trainable.epoch_state()
+                    return False
+                if self._is_time_to_save():
+                    self._save(self._trainable.epoch_state())
+        return True
+
+    def finish(self) -> None:
+        """Keep the best weights; if time was up, the last ones may be better than those that were validated."""
+        history, limit = self.history, self._schedule.time_limit
+        if not history.is_done(self._schedule):
+            self._save(self._epoch_state)
+            history.cut_at = limit
+            epoch = history.epochs + (history.partial is not None)
+            if epoch not in history.valid and history.spent < limit:
+                self._validate(epoch)
+        if self._best is not None:
+            self._trainable.load(self._best, None)
+
+    def _validate(self, epoch: int) -> None:
+        """Validate, and keep the weights if they are the best so far."""
+        before = self.history.seconds
+        mrr = self._trainable.validate()
+        self._count_seconds()
+        self.history.validation_seconds = self.history.seconds - before
+        if mrr is None:
+            return
+        self.history.valid[epoch] = mrr
+        if self.history.best_epoch == epoch:
+            self._best = _copy(self._trainable.weights())
+
+    def _count_seconds(self) -> None:
+        before, self._now = self._now, self._clock()
+        self.history.seconds += max(self._now - before, 0.0)  # a clock that goes back must not make time
+
+    def _is_time_to_save(self) -> bool:
+        return abs(self._now - self._saved_at) >= self._wait
+
+    def _save(self, epoch_state: "Mapping[str, Tensor] | None" = None) -> None:
+        if self._checkpoint is None:
+            return
+        started = self._clock()
+        parts = {
+            "weights": self._trainable.weights(),
+            "optimizer": self._trainable.optimizer_state(),
+            "best": self._best or {},
+            "epoch": epoch_state or {},
+        }
+        tensors = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
+        self._checkpoint.save(tensors, self.history.as_dict())
+        self._saved_at = self._clock()
+        times = min(max(self._saved_at - started, 1.0), _MOST_TIMES_LESS_OFTEN)
+        self._wait = times * _SECONDS_BETWEEN_CHECKPOINTS
+
+
+def _resume(
+    trainable: Trainable, checkpoint: Checkpoint | None
+) -> "tuple[TrainingHistory, dict[str, Tensor] | None, dict[str, Tensor] | None]":
+    """The history, the best weights and, within an epoch, its state; the trainable gets its weights."""
+    found = checkpoint.load() if checkpoint else None
+    if found is None:
+        return TrainingHistory(), None, None
+    tensors, saved = found
+    parts: dict[str, dict[str, Tensor]] = {"weights": {}, "optimizer": {}, "best": {}, "epoch": {}}
+    for name, tensor in tensors.items():
+        part, _, inner = name.partition("/")
+        parts[part][inner] = tensor
+    trainable.load(parts["weights"], parts["optimizer"])
+    return TrainingHistory.from_dict(saved), parts["best"] or None, parts["epoch"] or None
 
 
 def _copy(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
@@ -234,27 +254,6 @@ def _check_finite(loss: float, epoch: int, checkpoint: Checkpoint | None) -> Non
         if checkpoint is not None and checkpoint.path.exists():
             kept = f" The last good checkpoint is {checkpoint.path}."
         raise TrainingError(f"the loss became {loss} in epoch {epoch}. Lower learning_rate.{kept}")
-
-
-def _save(
-    trainable: Trainable, checkpoint: Checkpoint, history: TrainingHistory, best: "Mapping[str, Tensor] | None"
-) -> None:
-    parts = {"weights": trainable.weights(), "optimizer": trainable.optimizer_state(), "best": best or {}}
-    tensors = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
-    checkpoint.save(tensors, history.as_dict())
-
-
-def _resume(trainable: Trainable, checkpoint: Checkpoint | None) -> "tuple[TrainingHistory, dict[str, Tensor] | None]":
-    found = checkpoint.load() if checkpoint else None
-    if found is None:
-        return TrainingHistory(), None
-    tensors, saved = found
-    parts: dict[str, dict[str, Tensor]] = {"weights": {}, "optimizer": {}, "best": {}}
-    for name, tensor in tensors.items():
-        part, _, inner = name.partition("/")
-        parts[part][inner] = tensor
-    trainable.load(parts["weights"], parts["optimizer"])
-    return TrainingHistory.from_dict(saved), parts["best"] or None
 
 
 def _note(history: TrainingHistory) -> str:

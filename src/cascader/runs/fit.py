@@ -13,9 +13,9 @@ from typing import Any
 from cascader.display import Listener, emit, listening, log_to
 from cascader.durations import format_duration
 from cascader.graph import KnowledgeGraph
+from cascader.models.history import TrainingHistory
 from cascader.models.model import Model
 from cascader.models.registry import model_class
-from cascader.models.training import TrainingHistory
 from cascader.runs.folder import RunFolder
 from cascader.runs.plan import FitPlan, FitRequest, check_same, fit_request, load_plan, make_plan, save_plan
 from cascader.runs.run import Run, load_run

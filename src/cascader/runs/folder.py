@@ -11,6 +11,7 @@ from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
 from cascader.models.model import Model
 from cascader.models.registry import load_model
+from cascader.models.training import CHECKPOINT
 from cascader.scoring import Scorer, ScoreStore, StoredScorer
 from cascader.scoring.engine import Call, Engine
 from cascader.storage import locked, read_json, sha256_of_folder, versions_of, write_json
@@ -18,7 +19,6 @@ from cascader.storage import locked, read_json, sha256_of_folder, versions_of, w
 FORMAT = 2
 #: An empty split has no file; no triples must be held out for it when the graph is loaded again.
 _AS_IT_WAS = Split(valid=0, test=0)
-CHECKPOINT = "checkpoint.safetensors"
 _PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from cascader.graph import Entity, KnowledgeGraph
 from cascader.models import Frequency, load_model
 from cascader.models.embeddings import EMBEDDINGS, ComplEx, TransE
 from cascader.models.embeddings.training import EmbeddingTraining
+from cascader.models.training import Checkpoint
+from tests.models.test_training import Killed, until
 
 
 def chosen_delay(most):
@@ -138,6 +141,9 @@ def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(model, settings, tmp_
     options = {"dim": 8, "batch_size": 16, "patience": 99, "valid_every": 2, **settings}
     whole = kind(epochs=8, **options).fit(kg)
     kind(epochs=4, **options).fit(kg, folder=tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Checkpoint, "save", until(epochs=6, steps=2))
+        kind(epochs=8, **options).fit(kg, folder=tmp_path)
     resumed = kind(epochs=8, **options).fit(kg, folder=tmp_path)
     assert torch.equal(whole.entities_, resumed.entities_)
     assert torch.equal(whole.relations_, resumed.relations_)
@@ -201,10 +207,13 @@ class TestBadInput:
 
     def test_a_learning_rate_that_diverges_keeps_the_last_good_checkpoint(self, tmp_path, monkeypatch):
         monkeypatch.setattr("cascader.models.training._SECONDS_BETWEEN_CHECKPOINTS", 0)
-        good = EmbeddingTraining.train_epoch
-        monkeypatch.setattr(
-            EmbeddingTraining, "train_epoch", lambda self, epoch: math.nan if epoch == 3 else good(self, epoch)
-        )
+        good = EmbeddingTraining._loss
+        losses = count(1)
+
+        def loss(self, batch, draws):
+            return good(self, batch, draws) * (math.nan if next(losses) > 2 * self.step_count else 1)
+
+        monkeypatch.setattr(EmbeddingTraining, "_loss", loss)
         with pytest.raises(
             TrainingError, match=r"became nan in epoch 3. Lower learning_rate. The last good checkpoint"
         ):
@@ -234,7 +243,7 @@ class TestBadInput:
         ComplEx(dim=4, epochs=1).fit(toy, folder=tmp_path)
         monkeypatch.undo()
         with pytest.raises(
-            DataError, match="is a checkpoint of format 99, expected 1. It was written by another version"
+            DataError, match="is a checkpoint of format 99, expected 2. It was written by another version"
         ):
             ComplEx(dim=4, epochs=2).fit(toy, folder=tmp_path)
         (tmp_path / "checkpoint.safetensors").write_bytes(b"broken")

@@ -12,12 +12,13 @@ from cascader.cascade import Cascade, TopK
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, Entity, KnowledgeGraph, Queries, Relation
 from cascader.models import Frequency
+from cascader.models.history import Int8Check
 from cascader.models.registry import load_model
 from cascader.models.text import CrossEncoder, PooledEncoder, pair_training
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.pairs import PairHead
 from cascader.models.text.precision import Int8Layers, UpperLayers, export_int8
-from cascader.models.training import CHECKPOINT, Checkpoint, Int8Check
+from cascader.models.training import CHECKPOINT, Checkpoint
 from tests.contracts import ModelContract
 from tests.models.embeddings.test_training import line
 

@@ -13,7 +13,9 @@ from safetensors.torch import load_file
 
 from cascader.graph import KnowledgeGraph
 from cascader.models import Frequency
-from cascader.models.text import CrossEncoder, DualEncoder, PooledEncoder
+from cascader.models.text import ContextEncoder, CrossEncoder, DualEncoder, LateInteraction, PooledEncoder
+from cascader.models.training import Checkpoint
+from tests.models.test_training import Killed, until
 
 ROOT = Path(__file__).parents[3]
 DUAL = {"dim": 8, "hidden": 16, "batch_size": 4, "valid_every": 5, "patience": 10**6}
@@ -32,7 +34,12 @@ TIERS = {
     "listwise": (CrossEncoder, {**CROSS, "split_layer": 0}),
     "kg-bert": (CrossEncoder, {**CROSS, "objective": "kg-bert", "split_layer": 0, "negatives": 2}),
 }
-LENGTH = {DualEncoder: "epochs", PooledEncoder: "rounds", CrossEncoder: "rounds"}
+LATE = {**DUAL, "layer": 1, "hard_negatives": 2, "negatives": 4}
+del LATE["hidden"]
+CONTEXT = {"dim": 4, "batch_size": 8, "valid_every": 5, "patience": 10**6}
+#: Those whose epochs are interrupted step by step.
+ALL = {**TIERS, "late": (LateInteraction, LATE), "context": (ContextEncoder, CONTEXT)}
+LENGTH = {PooledEncoder: "rounds", CrossEncoder: "rounds"}
 
 #: Trains tier after tier in children, each of them killed during an epoch, a validation or a checkpoint.
 KILLED = """
@@ -60,10 +67,10 @@ for name in TIERS:
 
 def train(name, tiny_model, folder, length):
     """Train a tier until it has done `length` epochs in all."""
-    kind, settings = TIERS[name]
+    kind, settings = ALL[name]
     rows = [(f"abc {a}", "likes", f"xyz {b}") for a in "abcdef" for b in "uvwx"]
     kg = KnowledgeGraph.from_triples(rows[:20], valid=rows[20:], name="likes")
-    return kind(base=tiny_model, **settings, **{LENGTH[kind]: length}).fit(
+    return kind(base=tiny_model, **settings, **{LENGTH.get(kind, "epochs"): length}).fit(
         kg, folder=folder, earlier=Frequency().fit(kg)
     )
 
@@ -91,6 +98,21 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_weights(name, tiny_model, k
         model.save(folder)
     for saved in ("model.safetensors", "encoder/model.safetensors"):
         assert_same_tensors(killed / saved, uninterrupted / saved)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_interrupted_within_an_epoch_it_goes_on_to_the_same_weights(name, tiny_model, tmp_path, monkeypatch):
+    whole = train(name, tiny_model, tmp_path / "whole", length=3)
+    monkeypatch.setattr("cascader.models.training._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    for epochs in (0, 1):  # before the optimizer remembers an epoch, and after that
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(Checkpoint, "save", until(epochs, steps=1))
+            train(name, tiny_model, tmp_path / "killed", length=3)
+    resumed = train(name, tiny_model, tmp_path / "killed", length=3)
+    assert resumed.history_.losses == whole.history_.losses
+    for model, folder in ((resumed, "killed"), (whole, "whole")):
+        model.save(tmp_path / folder)
+    assert_same_tensors(tmp_path / "killed" / "model.safetensors", tmp_path / "whole" / "model.safetensors")
 
 
 def epochs_done(folder):

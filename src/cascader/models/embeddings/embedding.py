@@ -13,9 +13,10 @@ from torch import Tensor
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import BoolArray, Candidates, Entity, FloatArray, KnowledgeGraph, Queries
+from cascader.models.history import Schedule
 from cascader.models.model import TrainedModel
 from cascader.models.settings import Between, Settings
-from cascader.models.training import Schedule, Trainable, TrainingCost
+from cascader.models.training import Trainable, TrainingCost
 from cascader.scoring.scorer import Scorer
 
 Loss = Literal["1-vs-all", "k-vs-all", "1-vs-sample", "negative-sampling"]

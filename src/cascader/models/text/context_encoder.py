@@ -21,6 +21,7 @@ from cascader.cascade.blend import best_sum
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
+from cascader.models.history import Schedule
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.context_towers import ContextTowers, Facts, Neighbors, Texts, scaled
@@ -30,7 +31,7 @@ from cascader.models.text.settings import ContextOptions, ContextSettings
 from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, token_batches
 from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.text_model import GraphTexts, TextModel, under_prefix, with_prefix
-from cascader.models.training import Schedule, Trainable, TrainingCost, seconds_for, seconds_per_step
+from cascader.models.training import Trainable, TrainingCost, seconds_for, seconds_per_step
 from cascader.scoring.scorer import Scorer
 
 #: With the tokens of the facts.

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import IntArray, KnowledgeGraph
+from cascader.models.history import Int8Check
 from cascader.models.model import read_model_json
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel
@@ -31,7 +32,7 @@ from cascader.models.text.precision import (
 from cascader.models.text.settings import CrossObjective, CrossOptions, CrossSettings
 from cascader.models.text.split_encoder import token_batches
 from cascader.models.text.text_model import GraphTexts
-from cascader.models.training import Checkpoint, Int8Check, Trainable
+from cascader.models.training import Checkpoint, Trainable
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_bytes, read_tensors, write_bytes
 

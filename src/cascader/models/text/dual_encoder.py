@@ -20,6 +20,7 @@ from cascader.cascade.blend import best_sum
 from cascader.errors import DataError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, KnowledgeGraph, Queries
+from cascader.models.history import Schedule
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.dry_run import BlankEncoder, load_timed, seconds_for_hard_negatives
@@ -27,7 +28,7 @@ from cascader.models.text.settings import DualOptions, DualSettings
 from cascader.models.text.text_encoder import CachedEncoder, Encoder, TextEncoder
 from cascader.models.text.text_model import GraphTexts, TextModel, under_prefix, with_prefix
 from cascader.models.text.towers import DualTraining, Towers, build_towers
-from cascader.models.training import Schedule, Trainable, TrainingCost, seconds_for, seconds_per_step
+from cascader.models.training import Trainable, TrainingCost, seconds_for, seconds_per_step
 from cascader.scoring.scorer import Scorer
 
 _ENTITIES_AT_ONCE = 1024

@@ -19,6 +19,7 @@ from cascader.cascade.blend import best_sum
 from cascader.errors import DataError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.models.history import Schedule
 from cascader.models.plausibility import Plausibility
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, load_base_model
@@ -29,7 +30,7 @@ from cascader.models.text.settings import LateOptions, LateSettings
 from cascader.models.text.split_encoder import FrozenLayers
 from cascader.models.text.text_model import TextModel, phrase_of, text_of, under_prefix, with_prefix
 from cascader.models.text.words import MatchedWords, words_of
-from cascader.models.training import Schedule, Trainable, TrainingCost, seconds_for, seconds_per_step
+from cascader.models.training import Trainable, TrainingCost, seconds_for, seconds_per_step
 from cascader.scoring.scorer import Reason, Scorer
 
 _QUESTIONS_AT_ONCE = 256

@@ -16,13 +16,14 @@ from cascader.cascade.pruners import TopK
 from cascader.display import progress
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.models.history import Schedule
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.dry_run import leave_blank, load_timed, seconds_for_hard_negatives
 from cascader.models.text.pair_training import PairTraining
 from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
 from cascader.models.text.settings import CrossObjective, PairSettings
 from cascader.models.text.text_model import GraphTexts, TextModel, Tokens, text_of, under_prefix, with_prefix
-from cascader.models.training import Schedule, Trainable, TrainingCost, seconds_for, seconds_per_step
+from cascader.models.training import Trainable, TrainingCost, seconds_for, seconds_per_step
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_tensors, write_tensors
 
