@@ -1,12 +1,14 @@
 """`cascader fit --budget`: the plan, its limits, and what happens when it is killed."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from safetensors.numpy import load_file
 
 import cascader
 from tests.cli.conftest import setting_options
@@ -115,10 +117,12 @@ def test_a_budget_too_small_trains_the_first_tier_alone_for_as_long_as_there_is(
     assert code == 0
     assert "Skipped: dual; with it," in out
     assert "Skipped: cross; it comes after a tier that is skipped." in out
-    assert "The budget is" in out
+    assert re.search(r"Too short: kge has \d s, but one epoch takes about \d+ s, the first validation ends after", out)
+    assert out.index("Too short") < out.index("Training kge")
+    assert "Give it a larger --budget, a smaller --preset, or fewer --tiers" in out
     loaded = cascader.load_run(tmp_path / "run")
     assert list(loaded.tiers) == ["kge"]
-    assert 1 <= loaded.tier("kge").history_.epochs < 100000
+    assert loaded.tier("kge").history_.epochs < 100000
 
 
 def test_the_seed_draws_the_training_and_the_split_seed_what_is_held_back(run, bare, tmp_path):
@@ -143,6 +147,54 @@ def test_without_a_budget_nothing_is_estimated_but_a_dry_run_still_is(run, bare,
     assert (code, "The plan for bare:" in out, "estimated" in out, "Took" in out) == (0, True, False, True)
     code, out, _ = run("fit", bare, *QUICK, "--dry-run", "--out", tmp_path / "run")
     assert (code, "estimated, at most" in out, "already trained" in out) == (0, True, True)
+
+
+def weights(folder):
+    """The weights of all tiers of a run."""
+    return {
+        f"{path.parent.name}/{name}": values.tobytes()
+        for path in sorted((folder / "tiers").rglob("model.safetensors"))
+        for name, values in load_file(path).items()
+    }
+
+
+@pytest.mark.slow
+def test_cut_short_in_an_epoch_it_says_so_and_with_more_time_becomes_what_it_would_have_been(
+    run, likes, small, tmp_path
+):
+    command = ("fit", likes, "--tiers", "kge,dual,late,cross", *small, "--set", "batch_size=8")
+    code, out, _ = run(*command, "--time-limit", "0.000001s", "--out", tmp_path / "run")
+    assert code == 0
+    assert "Too short: kge has 1 s, but one epoch takes about" in out
+    assert out.index("Too short: kge") < out.index("Training kge")
+    assert "Give it a larger --time-limit" in out
+    assert "Trained kge for 0 epochs and 1 step of the next in" in out
+    assert "nothing of it was validated, so the last weights are kept." in out
+    assert "Its time, 1 s, was up before it was done: the same command with more time goes on." in out
+    assert run("evaluate", tmp_path / "run")[0] == 0
+
+    again, more = (run(*command, "--time-limit", limit, "--out", tmp_path / "run") for limit in ("0.000001s", "10m"))
+    assert ("is already trained" in again[1], "goes on" in again[1]) == (True, False)
+    assert f"{tmp_path / 'run' / 'tiers' / 'kge'} goes on from where 1 s were up, for 0 epochs and 1 step" in more[1]
+    assert "Trained again, because they learn beside kge: dual, late, cross." in more[1]
+    assert f"The results in {tmp_path / 'run' / 'results'} are those of the run as it was" in more[1]
+    assert run(*command, "--out", tmp_path / "whole")[0] == 0
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+    assert not list((tmp_path / "run").rglob("checkpoint.safetensors"))
+
+
+def test_a_larger_budget_goes_on_with_what_a_smaller_one_cut_short(run, bare, tmp_path):
+    command = ("fit", bare, "--tiers", "kge", *QUICK, "--set", "batch_size=8", "--out", tmp_path / "run")
+    assert run(*command, "--budget", "0.000001s")[0] == 0
+    assert cascader.load_run(tmp_path / "run").tier("kge").history_.partial.steps == 1
+    code, out, _ = run(*command, "--budget", "0.0000001s")
+    assert (code, "is already trained" in out) == (0, True)
+    assert run(*command, "--budget", "0.000001s")[0] == 0  # writes its plan again
+    code, out, _ = run(*command, "--budget", "10m")
+    assert (code, "goes on from where 1 s were up" in out) == (0, True)
+    whole = ("fit", bare, "--tiers", "kge", *QUICK, "--set", "batch_size=8", "--preset", "quick")
+    assert run(*whole, "--out", tmp_path / "whole")[0] == 0
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
 @pytest.mark.slow

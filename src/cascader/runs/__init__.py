@@ -2,7 +2,6 @@
 
 from cascader.runs.fit import emit_plan, fit, fit_requested, plan_fit
 from cascader.runs.folder import RunFolder
-from cascader.runs.plan import fit_request, tier_kinds
 from cascader.runs.prediction import Prediction, Predictions, Verdict, percent
 from cascader.runs.predictor import Predictor, with_threshold
 from cascader.runs.questions import (
@@ -19,6 +18,7 @@ from cascader.runs.reasons import Fact, TierReason
 from cascader.runs.reproduction import plan_requested, reproduce, reproduce_requested
 from cascader.runs.reproduction_plan import emit_reproduction_plan
 from cascader.runs.reproduction_state import Reproduction
+from cascader.runs.request import fit_request, tier_kinds
 from cascader.runs.run import Run, load_run, save_run
 
 __all__ = [

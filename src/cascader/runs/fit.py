@@ -17,7 +17,8 @@ from cascader.models.history import TrainingHistory
 from cascader.models.model import Model
 from cascader.models.registry import model_class
 from cascader.runs.folder import RunFolder
-from cascader.runs.plan import FitPlan, FitRequest, check_same, fit_request, load_plan, make_plan, save_plan
+from cascader.runs.plan import FitPlan, check_same, load_plan, make_plan, save_plan
+from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.run import Run, load_run
 from cascader.scoring import Scorer
 from cascader.tuning.weights import best_weighted_sum
@@ -109,7 +110,7 @@ def _start(request: FitRequest, folder: RunFolder) -> FitPlan:
     plan = load_plan(folder.path, request.as_dict())
     is_new = plan is None
     if plan is None:
-        plan = make_plan(request, folder, measure=request.has_budget)
+        plan = make_plan(request, folder, measure=request.is_limited)
         save_plan(plan, folder.path)
     if not all(folder.has_tier(tier) for tier in plan.tiers):
         if not is_new:
@@ -125,24 +126,50 @@ def _train(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> 
         found = folder.load_tier(tier, request.kg)
         if not request.is_searched(tier):
             check_same(folder, tier, found, untrained)
-        emit("found", f"{folder.tier(tier)} is already trained.")
-        is_recorded = plan.tiers[tier].actual_seconds is not None  # not if the process was killed in between
-        return plan if is_recorded else plan.with_actual(tier, _seconds(found.history_))
+        if not _goes_on(plan, tier, request, folder, found):
+            emit("found", f"{folder.tier(tier)} is already trained.")
+            is_recorded = plan.tiers[tier].actual_seconds is not None  # not if the process was killed in between
+            return plan if is_recorded else plan.with_actual(tier, found.history_.spent)
+        plan = _reopened(plan, tier, request, folder, found)
     _emit_settings(request.kg, tier, untrained, folder)
     earlier = _earlier(folder, tier, plan, request) if untrained.needs_texts else None
-    seconds = max(min(request.time_limit, plan.limit(tier) - (time.monotonic() - started)), 1e-3)
+    before = plan.tiers[tier].seconds_before or 0.0
+    seconds = max(min(request.time_limit, before + plan.limit(tier) - (time.monotonic() - started)), 1e-9)
     if request.is_searched(tier):
         trained_seconds = _search(plan, tier, request, folder, seconds)
     else:
         limit = seconds if seconds < math.inf else None
         trained = untrained.fit(request.kg, folder=folder.tier(tier), time_limit=limit, earlier=earlier)
         folder.save_tier(tier, trained)
-        trained_seconds = _seconds(trained.history_)
+        trained_seconds = trained.history_.spent - before
         _emit_trained(tier, trained.history_)
     # If an earlier process trained part of it, this one's clock has missed that.
     plan = plan.with_actual(tier, max(trained_seconds, time.monotonic() - started))
     save_plan(plan, folder.path)
     return plan
+
+
+def _goes_on(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, found: Model) -> bool:
+    """Whether a tier that a time limit has cut short has more time now."""
+    if not folder.can_go_on(tier, found) or request.is_searched(tier):
+        return False
+    planned = plan.tiers[tier]
+    if request.has_budget:
+        return planned.seconds_before is not None and planned.actual_seconds is None
+    return request.time_limit > (found.history_.cut_at or 0.0)
+
+
+def _reopened(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, found: Model) -> FitPlan:
+    """Make a run incomplete again in which a tier goes on; what has learned beside that tier is trained again."""
+    stale = [name for name in request.stale([tier]) if folder.tier(name).exists()]
+    limit = format_duration(found.history_.cut_at or 0.0)
+    emit("resumed", f"{folder.tier(tier)} goes on from where {limit} were up, {_how_far(found.history_)}.")
+    if stale:
+        emit("resumed", f"Trained again, because they learn beside {tier}: {', '.join(stale)}.")
+    if (folder.path / "results").exists():
+        emit("resumed", f"The results in {folder.path / 'results'} are those of the run as it was: evaluate it again.")
+    folder.reopen(stale)
+    return replace(plan, actual_tuning_seconds=None)
 
 
 def _search(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, seconds: float) -> float:
@@ -156,7 +183,7 @@ def _search(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, se
     rows = [
         [
             f"{number}{' (best)' if number == search.best else ''}",
-            "diverged" if trial.valid_mrr is None else f"{trial.valid_mrr:.4f}",
+            "diverged" if trial.has_diverged else "none" if trial.valid_mrr is None else f"{trial.valid_mrr:.4f}",
             str(trial.epochs),
             f"{trial.seconds:.0f}",
             ", ".join(f"{name}={value:.4g}" for name, value in trial.changes.items()) or "none",
@@ -221,7 +248,7 @@ def emit_plan(plan: FitPlan, request: FitRequest) -> None:
         emit("skipped", f"Skipped: {tier}; {why}.")
     if not any(model_class(kind).needs_texts for kind in request.kinds.values()) and not _has_texts(kg):
         emit("plan", "No language models: the graph has no texts for them to read.")
-    _emit_too_small(plan)
+    _emit_too_small(plan, request)
     if plan.is_measured:
         emit("plan", "Estimated from a few steps of each training; a tier that stops improving on valid ends sooner.")
 
@@ -240,16 +267,22 @@ def _estimate(seconds: float | None, share: float | None) -> str:
     return f"{format_duration(share)} of {format_duration(seconds)}"
 
 
-def _emit_too_small(plan: FitPlan) -> None:
-    (tier, planned), *others = plan.tiers.items()
-    if others or planned.share is None or (planned.seconds or 0.0) <= planned.share:
-        return
-    epoch = planned.epoch_seconds or 0.0
-    if epoch > planned.share:
-        text = f"The budget is shorter than one epoch of {tier}, {format_duration(epoch)}, so it trains just one."
-    else:
-        text = f"The budget is too small for all epochs of {tier}, so it trains for as long as there is time."
-    emit("plan", text)
+def _emit_too_small(plan: FitPlan, request: FitRequest) -> None:
+    """Say before the training starts which tiers will be cut short before anything of them is validated."""
+    option = "--budget" if request.has_budget else "--time-limit"
+    for tier, planned in plan.tiers.items():
+        limit = min(request.time_limit, math.inf if planned.share is None else planned.share)
+        least, epoch = planned.least_seconds or 0.0, planned.epoch_seconds or 0.0
+        if limit < least:
+            takes = f"one epoch takes about {format_duration(epoch)}, the first validation ends after"
+            emit(
+                "plan",
+                f"Too short: {tier} has {format_duration(limit)}, but {takes} {format_duration(least)}. It stops in "
+                f"time, with weights that were never validated. Give it a larger {option}, a smaller --preset, or "
+                "fewer --tiers; with a larger one, the same command later goes on.",
+            )
+        elif len(plan.tiers) == 1 and planned.share is not None and (planned.seconds or 0.0) > limit:
+            emit("plan", f"The budget is too small for all epochs of {tier}: it trains for as long as there is time.")
 
 
 def _emit_settings(kg: KnowledgeGraph, tier: str, model: Model, folder: RunFolder) -> None:
@@ -259,16 +292,34 @@ def _emit_settings(kg: KnowledgeGraph, tier: str, model: Model, folder: RunFolde
 
 
 def _emit_trained(tier: str, history: TrainingHistory) -> None:
-    if history.epochs == 0:
+    if not history.summary():
         emit("trained", f"Fitted {tier}: it has no epochs to train.")
         return
-    best = (
-        f", best on valid after epoch {history.best_epoch}"
-        if history.best_epoch
-        else "; there are no valid triples to choose the best on"
-    )
     took = f"{history.seconds:.0f} s, after {history.preparing_seconds:.0f} s of preparation"
-    emit("trained", f"Trained {tier} for {history.epochs} epochs in {took}{best}.")
+    emit("trained", f"Trained {tier} {_how_far(history)} in {took}{_which(history)}.")
+    if history.cut_at is not None:
+        limit = format_duration(history.cut_at)
+        emit("trained", f"Its time, {limit}, was up before it was done: the same command with more time goes on.")
+
+
+def _how_far(history: TrainingHistory) -> str:
+    steps = "" if history.partial is None else f" and {_counted(history.partial.steps, 'step')} of the next"
+    return f"for {_counted(history.epochs, 'epoch')}{steps}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _which(history: TrainingHistory) -> str:
+    """Which weights are kept."""
+    if history.best_epoch is None and history.cut_at is None:
+        return "; there are no valid triples to choose the best on"
+    if history.best_epoch is None:
+        return "; nothing of it was validated, so the last weights are kept"
+    if history.best_epoch > history.epochs:
+        return ", best on valid where it was cut short"
+    return f", best on valid after epoch {history.best_epoch}"
 
 
 def _emit_actual(plan: FitPlan) -> None:
@@ -280,7 +331,3 @@ def _emit_actual(plan: FitPlan) -> None:
     emit(
         "finished", f"Took {format_duration(plan.actual_seconds)}: {parts}, tuning and calibration {tuning}{estimate}."
     )
-
-
-def _seconds(history: TrainingHistory) -> float:
-    return history.seconds + history.preparing_seconds

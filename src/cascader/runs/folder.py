@@ -1,6 +1,7 @@
 """A run's folder, which holds everything a colleague needs to use the run."""
 
 import platform
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -65,10 +66,24 @@ class RunFolder:
         return (self.tier(name) / "model.json").exists()
 
     def save_tier(self, name: str, model: Model) -> None:
-        """Write a tier's weights, and then remove its checkpoint."""
+        """Write a tier's weights, and then remove its checkpoint, unless it can go on from there with more time."""
         model.save(self.tier(name))
-        (self.tier(name) / CHECKPOINT).unlink(missing_ok=True)
+        if model.history_.cut_at is None:
+            (self.tier(name) / CHECKPOINT).unlink(missing_ok=True)
         self._hashes.pop(name, None)
+
+    def can_go_on(self, name: str, model: Model) -> bool:
+        """Return whether a trained tier was cut short by a time limit, and can be trained on."""
+        return model.history_.cut_at is not None and (self.tier(name) / CHECKPOINT).exists()
+
+    def reopen(self, stale: Sequence[str]) -> None:
+        """Take back that the run is complete, and remove the tiers that are to be trained again."""
+        (self.path / "run.json").unlink(missing_ok=True)
+        for name in stale:
+            for file in ("model.json", CHECKPOINT):  # first: without these, what else is left of it is not read
+                (self.tier(name) / file).unlink(missing_ok=True)
+            shutil.rmtree(self.tier(name), ignore_errors=True)
+            self._hashes.pop(name, None)
 
     def load_tier(self, name: str, kg: KnowledgeGraph) -> Model:
         """Load one tier."""

@@ -1,168 +1,28 @@
-"""A request to fit a run, and the plan that answers it: what is trained and for how long.
+"""The plan that answers a request to fit a run: what is trained and for how long.
 
-The plan is made before anything long starts, and saved in the run's folder.
+It is made before anything long starts, and saved in the run's folder.
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cascader.datasets import load_graph
-from cascader.durations import format_duration, parse_duration
+from cascader.durations import format_duration
 from cascader.errors import DataError, SettingsError
-from cascader.graph import KnowledgeGraph
 from cascader.models.model import Model
-from cascader.models.registry import model_class, model_names
-from cascader.models.settings import PRESETS, preset
+from cascader.models.settings import PRESETS
+from cascader.models.training import TrainingCost
 from cascader.runs.folder import RunFolder
 from cascader.runs.planner import Choice, MeasuredCosts, choose, split_budget
+from cascader.runs.request import FitRequest
 from cascader.storage import read_json, write_json
 
-#: In order of cost.
-_DEFAULT_TIERS = ("plausibility", "rules", "similarity", "kge", "dual", "late", "cross")
-FORMAT = 2
+FORMAT = 3
 _FILE = "plan.json"
 #: The share of the training time that is handed out: the machine may later be slower than when it was measured.
 HANDED_OUT = 0.9
-
-
-@dataclass(frozen=True)
-class FitRequest:
-    """What a call of `fit` asks for."""
-
-    kg: KnowledgeGraph
-    kinds: Mapping[str, str]  # of model, by tier
-    changes: Mapping[str, Mapping[str, Any]]  # to the settings of the presets, by tier
-    preset: str | None
-    budget: float  # seconds for everything; infinite: no budget
-    time_limit: float  # seconds for each tier
-    trials: int
-    seed: int
-    started: float  # by time.monotonic()
-    only_beside: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by tier; others learn beside all before
-
-    def model(self, tier: str, preset_name: str) -> Model:
-        """Make a tier's untrained model for a preset."""
-        return model_class(self.kinds[tier])(**self.settings(tier, preset_name))
-
-    def settings(self, tier: str, preset_name: str) -> dict[str, Any]:
-        """Return a tier's settings for a preset, with the requested changes."""
-        kind = self.kinds[tier]
-        seed = {"seed": self.seed} if "seed" in model_class(kind)().settings.as_dict() else {}
-        return {**preset(kind, preset_name, self.kg.name), **seed, **self.changes.get(tier, {})}
-
-    @property
-    def has_budget(self) -> bool:
-        """Whether the time for everything is limited."""
-        return self.budget < math.inf
-
-    def seconds_left(self) -> float:
-        """Return how much of the budget is left."""
-        return self.budget - (time.monotonic() - self.started)
-
-    def is_searched(self, tier: str) -> bool:
-        """Return whether a tier's settings are searched for: those of the first embedding, if there are trials."""
-        return self.trials > 0 and tier == "kge"
-
-    def beside(self, tier: str, tiers: Sequence[str]) -> list[str]:
-        """Return the ones of all `tiers` that a tier is trained beside: those before it, or those it is limited to."""
-        before = tiers[: tiers.index(tier)]
-        return [name for name in before if name in self.only_beside.get(tier, before)]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what makes two requests the same."""
-        limits = {tier: list(names) for tier, names in self.only_beside.items()}
-        return {
-            **({"only_beside": limits} if limits else {}),
-            "data_hash": self.kg.data_hash,
-            "kinds": dict(self.kinds),
-            "settings": {tier: self.settings(tier, self.preset or PRESETS[0]) for tier in self.kinds},
-            "preset": self.preset,
-            "budget": self.budget if self.has_budget else None,
-            "trials": self.trials,
-        }
-
-
-def fit_request(
-    graph: KnowledgeGraph | str | Path,
-    *,
-    budget: float | str | None = None,
-    preset: str | None = None,
-    tiers: str | Sequence[str] | None = None,
-    model: str | Sequence[str] = "complex",
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    time_limit: float | str | None = None,
-    trials: int = 0,
-    seed: int = 0,
-) -> FitRequest:
-    """Check what is asked for, so that errors show before anything trains."""
-    started = time.monotonic()
-    if budget is not None and time_limit is not None:
-        raise SettingsError(
-            "a budget is shared by all tiers, while a time limit applies to each of them. Give only one of the two."
-        )
-    kg = graph if isinstance(graph, KnowledgeGraph) else load_graph(graph)
-    kinds = tier_kinds(tiers, model, kg)
-    if trials and "kge" not in kinds:
-        raise SettingsError(f"trials search for the settings of an embedding, but the tiers are: {', '.join(kinds)}.")
-    changes = dict(settings or {})
-    for tier in changes:
-        if tier not in kinds:
-            raise SettingsError(f"there are settings for the tier {tier!r}, but the tiers are: {', '.join(kinds)}.")
-    request = FitRequest(
-        kg, kinds, changes, preset, parse_duration(budget), parse_duration(time_limit), trials, seed, started
-    )
-    models = [request.model(tier, preset or "quick") for tier in kinds]
-    if any(each.needs_texts for each in models):
-        from cascader.models.text.text_model import check_texts
-
-        check_texts(kg)
-    return request
-
-
-def tier_kinds(tiers: str | Sequence[str] | None, model: str | Sequence[str], kg: KnowledgeGraph) -> dict[str, str]:
-    """Map each tier to its kind, in order: {"rules": "rules", "kge": "complex", "dual": "dual"}.
-
-    Tiers that learn from structure come first, then those that read texts, then those that read pairs.
-    """
-    kinds = [
-        kind for name in _names(tiers) or _default_tiers(kg) for kind in (_names(model) if name == "kge" else [name])
-    ]
-    unknown = [kind for kind in kinds if kind not in model_names()]
-    if unknown:
-        raise SettingsError(f"there is no tier or model {unknown[0]!r}. Choose from: kge, {', '.join(model_names())}.")
-    found: dict[str, str] = {}
-    for kind in sorted(kinds, key=lambda kind: (model_class(kind).reads_pairs, model_class(kind).needs_texts)):
-        found[_free_name(model_class(kind).tier, found)] = kind
-    if model_class(next(iter(found.values()))).reads_pairs:
-        raise SettingsError(
-            f"{', '.join(found)} only reads candidates that another tier proposes. Add kge to the tiers."
-        )
-    return found
-
-
-def _names(text: str | Sequence[str] | None) -> list[str]:
-    names = text.split(",") if isinstance(text, str) else list(text or ())
-    return [name.strip() for name in names if name.strip()]
-
-
-def _default_tiers(kg: KnowledgeGraph) -> tuple[str, ...]:
-    from cascader.models.text.text_model import has_texts
-
-    if has_texts(kg):
-        return _DEFAULT_TIERS
-    return tuple(tier for tier in _DEFAULT_TIERS if tier == "kge" or not model_class(tier).needs_texts)
-
-
-def _free_name(name: str, taken: Mapping[str, str]) -> str:
-    """Number a name if it is taken: kge, kge2, kge3 and so on."""
-    number = 1
-    while (candidate := name if number == 1 else f"{name}{number}") in taken:
-        number += 1
-    return candidate
 
 
 @dataclass(frozen=True)
@@ -175,6 +35,8 @@ class PlannedTier:
     epoch_seconds: float | None = None  # estimated, for one epoch
     share: float | None = None  # of the budget, in seconds; None: there is no budget
     actual_seconds: float | None = None  # None until it is trained, 0 if it was trained before the plan was made
+    least_seconds: float | None = None  # estimated, until the first validation; None: not measured
+    seconds_before: float | None = None  # spent on it before the plan was made; None: it does not go on from there
 
     @property
     def limit(self) -> float:
@@ -239,6 +101,9 @@ def make_plan(request: FitRequest, folder: RunFolder, *, measure: bool) -> FitPl
     """Choose tiers and presets; with `measure`, from a brief training of each, so that they fit the budget."""
     presets = [request.preset] if request.preset else list(PRESETS if request.has_budget else PRESETS[:1])
     trained = {tier: _trained(folder, tier, request, presets) for tier in request.kinds if folder.has_tier(tier)}
+    going_on = _going_on(trained, request, folder)
+    for tier in request.stale(going_on):
+        trained.pop(tier, None)
     if not measure:
         planned = {
             tier: PlannedTier(presets[0], actual_seconds=0.0 if tier in trained else None) for tier in request.kinds
@@ -246,19 +111,27 @@ def make_plan(request: FitRequest, folder: RunFolder, *, measure: bool) -> FitPl
         return FitPlan(request.as_dict(), planned)
     costs = MeasuredCosts(request.kg, request.model, max(request.trials, 1), dict(trained))
     untrained = [tier for tier in request.kinds if tier not in trained]
-    choice = choose(untrained, presets, costs, request.seconds_left(), list(trained))
+    rest = {tier: _rest_of(model) for tier, model in going_on.items()}
+    left = request.seconds_left() - sum(cost.least for cost in rest.values())
+    choice = choose(untrained, presets, costs, left, list(trained))
     chosen = {tier: costs.of(tier, name) for tier, name in choice.presets.items()}
     tuning = costs.tuning([*trained, *chosen])
     share_of = (
-        split_budget(chosen, HANDED_OUT * max(request.seconds_left() - tuning, 0.0)) if request.has_budget else {}
+        split_budget({**rest, **chosen}, HANDED_OUT * max(request.seconds_left() - tuning, 0.0))
+        if request.has_budget
+        else {}
     )
     planned = {
         tier: PlannedTier(presets[0], model.parameter_count, 0.0, 0.0, 0.0 if request.has_budget else None, 0.0)
         for tier, model in trained.items()
     }
+    for tier, cost in rest.items():
+        planned[tier] = replace(
+            _planned(cost, _preset_of(going_on[tier], tier, request), request, share_of.get(tier)),
+            seconds_before=going_on[tier].history_.spent,
+        )
     for tier, cost in chosen.items():
-        most = min(cost.most, request.time_limit)
-        planned[tier] = PlannedTier(choice.presets[tier], cost.parameters, most, cost.epoch, share_of.get(tier))
+        planned[tier] = _planned(cost, choice.presets[tier], request, share_of.get(tier))
     return FitPlan(
         request=request.as_dict(),
         tiers={tier: planned[tier] for tier in request.kinds if tier in planned},
@@ -266,6 +139,43 @@ def make_plan(request: FitRequest, folder: RunFolder, *, measure: bool) -> FitPl
         budget=request.budget if request.has_budget else None,
         skipped=_why_skipped(choice, untrained),
     )
+
+
+def _planned(cost: TrainingCost, preset_name: str, request: FitRequest, share: float | None) -> PlannedTier:
+    most = min(cost.most, request.time_limit)
+    return PlannedTier(preset_name, cost.parameters, most, cost.epoch, share, least_seconds=cost.least)
+
+
+def _going_on(trained: Mapping[str, Model], request: FitRequest, folder: RunFolder) -> dict[str, Model]:
+    """The tiers that an earlier, smaller budget has cut short."""
+    before = read_json(folder.path / _FILE).get("budget") if (folder.path / _FILE).exists() else None
+    if before is None or not request.has_budget or request.budget <= before:
+        return {}
+    return {
+        tier: model
+        for tier, model in trained.items()
+        if folder.can_go_on(tier, model) and not request.is_searched(tier)
+    }
+
+
+def _rest_of(model: Model) -> TrainingCost:
+    """What a tier that goes on may still cost, judging by what it took so far."""
+    history, settings = model.history_, model.settings.as_dict()
+    epochs = history.epochs + (history.partial is not None)
+    return TrainingCost(
+        preparing=history.preparing_seconds,
+        epoch=history.seconds / max(epochs, 1),
+        look=0.0,
+        epochs=max(settings.get("epochs", settings.get("rounds", 1)) - history.epochs, 1),
+        valid_every=1,
+        parameters=model.parameter_count,
+    )
+
+
+def _preset_of(model: Model, tier: str, request: FitRequest) -> str:
+    """The preset that a tier was trained with."""
+    names = [request.preset] if request.preset else list(PRESETS)
+    return next((name for name in names if request.model(tier, name).settings == model.settings), names[0])
 
 
 def _why_skipped(choice: Choice, tiers: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
 from cascader.runs.fit import train_tiers
 from cascader.runs.folder import RunFolder
-from cascader.runs.plan import FitPlan, FitRequest, fit_request, load_plan, save_plan
+from cascader.runs.plan import FitPlan, load_plan, save_plan
 from cascader.runs.reproduction_plan import (
     LeftOut,
     ReproductionPlan,
@@ -34,6 +34,7 @@ from cascader.runs.reproduction_state import (
     load_state,
     save_state,
 )
+from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.rows import EMBEDDINGS, PAPER_TIERS, ROWS, ResolvedRow, resolve
 from cascader.runs.run import Run, load_run
 from cascader.scoring.engine import Engine

@@ -10,8 +10,9 @@ from cascader.display import emit
 from cascader.durations import format_duration
 from cascader.errors import DataError
 from cascader.graph import KnowledgeGraph
-from cascader.runs.plan import HANDED_OUT, FitPlan, FitRequest, PlannedTier
+from cascader.runs.plan import HANDED_OUT, FitPlan, PlannedTier
 from cascader.runs.planner import MeasuredCosts, split_budget
+from cascader.runs.request import FitRequest
 from cascader.runs.rows import BEST, EMBEDDINGS, ROWS, SECOND, Row, missing
 from cascader.scoring import reads_pairs
 
@@ -161,7 +162,9 @@ class _Planner:
         for_training = HANDED_OUT * max(self._request.seconds_left() - rows, 0.0)
         shares = split_budget(costs, for_training) if self._is_limited and costs else {}
         planned = {
-            tier: PlannedTier(self._preset, cost.parameters, cost.most, cost.epoch, shares.get(tier))
+            tier: PlannedTier(
+                self._preset, cost.parameters, cost.most, cost.epoch, shares.get(tier), least_seconds=cost.least
+            )
             for tier, cost in costs.items()
         }
         budget = self._request.budget if self._is_limited else None

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from cascader.durations import parse_duration
 from cascader.errors import DataError, NotFittedError, SettingsError, TrainingError
 from cascader.evaluation import evaluate
 from cascader.graph import Entity, KnowledgeGraph
@@ -102,7 +103,8 @@ def test_it_stops_when_valid_has_not_gained_for_long_enough():
 
 @pytest.mark.parametrize("time_limit", [1e-9, "0.001s"])
 def test_a_time_limit_is_seconds_or_a_string_with_units(time_limit):
-    assert ComplEx(dim=4, epochs=500).fit(line(), time_limit=time_limit).history_.epochs == 1
+    history = ComplEx(dim=4, epochs=500, batch_size=4).fit(line(), time_limit=time_limit).history_
+    assert (history.epochs, history.cut_at) == (0, parse_duration(time_limit))
 
 
 def test_a_dry_run_estimates_the_training_and_leaves_a_model_that_scores(toy):

@@ -16,7 +16,7 @@ from cascader.models.settings import search_space
 from cascader.models.training import CHECKPOINT
 from cascader.storage import read_json, write_json
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,17 @@ class Trial:
     """One training: the settings that were tried, and the result."""
 
     changes: dict[str, Any]  # to the settings that the search started from
-    valid_mrr: float | None  # None where the training diverged
+    valid_mrr: float | None  # None where the training diverged, or time was up before its first validation
     epochs: int
     seconds: float
+    has_diverged: bool = False
+
+    @property
+    def figure(self) -> float:
+        """What trials are compared by: any MRR is better than none, and none is better than no weights."""
+        if self.valid_mrr is None:
+            return -math.inf if self.has_diverged else -1.0
+        return self.valid_mrr
 
 
 class Search:
@@ -62,9 +70,8 @@ class Search:
     @property
     def best(self) -> int:
         """The number of the best trial."""
-        figures = [-math.inf if trial.valid_mrr is None else trial.valid_mrr for trial in self.trials]
-        best = max(range(len(figures)), key=lambda number: figures[number])
-        if figures[best] == -math.inf:
+        best = max(range(len(self.trials)), key=lambda number: self.trials[number].figure)
+        if self.trials[best].has_diverged:
             raise TrainingError("all trials diverged. Lower learning_rate.")
         return best
 
@@ -75,7 +82,7 @@ class Search:
         try:
             embedding.fit(self._kg, folder=folder, time_limit=seconds)
         except TrainingError:
-            self.trials.append(Trial(changes, None, 0, 0.0))
+            self.trials.append(Trial(changes, None, 0, 0.0, has_diverged=True))
         else:
             history = embedding.history_
             embedding.save(folder)
@@ -128,7 +135,7 @@ class Search:
         """Record the trials, then delete the weights of all but the best."""
         write_json(self._folder / "trials.json", {**self._identity(), "trials": [asdict(t) for t in self.trials]})
         for number, trial in enumerate(self.trials):
-            if trial.valid_mrr is None or number != self.best:
+            if trial.has_diverged or number != self.best:
                 shutil.rmtree(self._trial_folder(number), ignore_errors=True)
 
     def _resumed(self) -> list[Trial]:
