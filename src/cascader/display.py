@@ -12,6 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Protocol
 
+from cascader.errors import StorageError
+
 logger = logging.getLogger(__name__)
 _is_showing = ContextVar("a progress bar is on the screen", default=False)
 
@@ -64,9 +66,13 @@ def log_to(path: Path) -> Listener:
     """A listener that appends every event to a file, one JSON object per line."""
 
     def write(event: Event) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": round(time.time(), 3), **event.as_dict()}, ensure_ascii=False) + "\n")
+        line = json.dumps({"time": round(time.time(), 3), **event.as_dict()}, ensure_ascii=False) + "\n"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:  # an error of writing does not name the file
+            raise StorageError(f"cannot write {path}: {error.strerror or error}.") from error
 
     return write
 

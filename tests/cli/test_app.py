@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -176,3 +177,23 @@ class TestTextsOfAGraph:
         (tmp_path / "bad.tsv").write_text(f"a\tr\tb\n{self.HOSTILE}\tr\n")
         _, _, err = run("data", "check", tmp_path / "bad.tsv")
         assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_with_a_sentence_and_its_exit_code(run, tmp_path, monkeypatch, number, code):
+    before = signal.getsignal(number)
+    monkeypatch.setattr("cascader.runs.load_run", lambda *_, **__: signal.raise_signal(number))
+    found, _, err = run("describe", tmp_path)
+    sentence = "what is finished is kept, and the same command goes on from there."
+    assert (found, err) == (code, f"stopped by {number.name}: {sentence}\n")
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_is_ignored_stays_so(run, tmp_path, monkeypatch):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        monkeypatch.setattr("cascader.runs.load_run", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(AttributeError):  # it goes on, without a run
+            run("describe", tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -2,7 +2,11 @@
 
 import io
 import logging
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -44,6 +48,9 @@ app.command()(demo.demo)
 
 #: The exit code for bad input; 1 is for our bugs.
 BAD_INPUT = 2
+#: What a shell adds to the number of the signal that ended a command: 130 for SIGINT, 143 for SIGTERM.
+ENDED_BY_SIGNAL = 128
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def _print_version(wanted: bool) -> None:
@@ -76,6 +83,38 @@ def _print(event: Event) -> None:
         echo_table(event.columns, event.rows)
 
 
+class _Stopped(BaseException):
+    """A signal has asked the command to end. Not an Exception: nothing on the way may take it for an error."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def _stopping_at_signals() -> Iterator[None]:
+    """Make SIGINT and SIGTERM raise `_Stopped`, so that nothing half done is left behind; a second one ends at once.
+
+    A signal that is ignored, as in the background of a shell, stays so.
+    """
+    is_main = threading.current_thread() is threading.main_thread()  # only there can handlers be set
+    before = {each: signal.getsignal(each) for each in _SIGNALS if is_main}
+    heard = [each for each, handler in before.items() if handler is not signal.SIG_IGN]
+
+    def stop(number: int, _: object) -> None:
+        for each in heard:
+            signal.signal(each, signal.SIG_DFL)
+        raise _Stopped(number)
+
+    for each in heard:
+        signal.signal(each, stop)
+    try:
+        yield
+    finally:
+        for each in heard:
+            signal.signal(each, before[each])
+
+
 def main() -> None:
     """Run the command line; errors that the user can correct are printed in one line, with exit code 2."""
     logging.basicConfig(level=logging.INFO, handlers=[_OneLine()])
@@ -83,8 +122,12 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an ASCII terminal shows a question mark instead of crashing
     try:
-        with listening(_print):
+        with _stopping_at_signals(), listening(_print):
             app()
+    except _Stopped as stopped:
+        name = signal.Signals(stopped.number).name
+        echo_error(f"stopped by {name}: what is finished is kept, and the same command goes on from there.")
+        sys.exit(ENDED_BY_SIGNAL + stopped.number)
     except CascaderError as error:
         echo_error(f"error: {error}")
         sys.exit(BAD_INPUT)
