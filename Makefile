@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 # Files come in the order that tests/conftest.py gives them: those that take longest first.
 PYTEST := $(RUN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: install browser checks demo test test-fast lint types architecture tests coverage fix clean
+.PHONY: install browser checks demo test test-fast lint types architecture tests coverage faults fix clean
 
 install: $(INSTALLED)
 
@@ -53,6 +53,11 @@ browser:
 
 tests: install browser
 	$(PYTEST) --cov --cov-report= --durations=10
+
+# Fifty signals at random moments of every long command, bad disks, damaged files, clocks that jump; and a table.
+# `make faults SEED=7` repeats the same moments. As root, disks are really full and read-only.
+faults: install
+	OMP_NUM_THREADS=1 $(RUN)/python -m tests.faults $(if $(SEED),--seed $(SEED))
 
 # After `make tests`: the lines that no test reached.
 coverage:

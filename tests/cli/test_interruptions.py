@@ -1,4 +1,4 @@
-"""A whole run that is killed ten times is the run that was never killed."""
+"""Whole commands that signals end and disks fail: a few of the faults that `make faults` tries by the dozen."""
 
 import json
 import subprocess
@@ -6,58 +6,56 @@ import sys
 from pathlib import Path
 
 import pytest
-from safetensors.numpy import load_file
 
-from cascader.storage import read_parquet
-from tests.cli.conftest import call_once, setting_options
+from tests.faults.contents import contents_of, differences
 
-pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-KILLS = 10
+KILLS = 7
 
 
-@pytest.fixture
-def command(likes, tiny_model):
-    small = ["epochs=8", "dim=4", f"dual.base={tiny_model}", "dual.epochs=6", f"cross.base={tiny_model}"]
-    small += [f"late.base={tiny_model}", "late.epochs=4", "late.layer=1", "late.dim=4"]
-    small += [
-        "cross.split_layer=0",
-        "cross.precision=float32",
-        "cross.rounds=5",
-        "cross.queries_per_round=8",
-        "cross.valid_top_k=3",
-    ]
-    return ["fit", str(likes), *setting_options(small)]
+@pytest.mark.slow
+def test_commands_that_meet_with_faults_go_on_to_equal_contents(tmp_path, random_seed):
+    tried = ("fit", "tune", "evaluate", "predict", "serve", "shards")
+    options = ["--folder", tmp_path, "--seed", str(random_seed), "--kills", str(KILLS), "--only", ",".join(tried)]
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.faults", *options], cwd=ROOT, capture_output=True, text=True
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    faults = json.loads((tmp_path / "faults.json").read_text())
+    assert len(faults) == KILLS + 2
+    assert {fault["command"] for fault in faults} == {"fit", "tune", "evaluate", "predict", "serve"}
+    assert all(fault["is_resumed"] and fault["is_equal"] for fault in faults)
 
 
-def test_killed_ten_times_it_ends_with_the_same_weights_scores_and_answers(command, tmp_path, random_seed):
-    killer = [sys.executable, "-m", "tests.cli.killed_fits", str(tmp_path), str(random_seed), str(KILLS)]
-    finished = subprocess.run([*killer, *command], cwd=ROOT, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
-    killed = json.loads((tmp_path / "killed.json").read_text())
-    assert sum(killed.values()) == KILLS
-    expected = result_of(tmp_path / "whole")
-    for name in killed:
-        assert result_of(tmp_path / name) == expected
+class TestWhatCountsAsEqual:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        (tmp_path / "scores" / ("0" * 16)).mkdir(parents=True)
+        (tmp_path / "scores" / ("0" * 16) / "00000.safetensors").write_bytes(b"scores")
+        (tmp_path / "model.json").write_text(json.dumps({"seconds": 1.5, "valid": {"1": 0.5}, "model": "a" * 64}))
+        (tmp_path / "run.json").write_text(json.dumps({"data_hash": "b" * 64}))
+        return tmp_path
 
+    def changed(self, folder, file, change):
+        before = contents_of(folder)
+        path = folder / file
+        path.write_bytes(change(path.read_bytes()))
+        return differences(contents_of(folder), before)
 
-def result_of(folder):
-    """Weights, kept scores, what tuning found, and the ranks on test."""
-    call_once("evaluate", folder)
-    weights = {
-        f"{path.parent.name}/{name}": values.tobytes()
-        for path in (folder / "tiers").rglob("model.safetensors")
-        for name, values in load_file(path).items()
-    }
-    trials = json.loads((folder / "tuning.json").read_text())["trials"]
-    for trial in trials:
-        del trial["seconds_per_query"]  # measured
-    return weights, shards(folder), trials, read_parquet(folder / "results" / "cascade.ranks.parquet")
+    def test_times_and_hashes_over_times_may_differ(self, folder):
+        assert self.changed(folder, "model.json", lambda text: text.replace(b"1.5", b"2.5").replace(b"aa", b"cc")) == []
 
+    def test_figures_may_not(self, folder):
+        assert self.changed(folder, "model.json", lambda text: text.replace(b"0.5", b"0.6")) == ["model.json"]
 
-def shards(folder):
-    """The bytes of all kept scores, by name below the model's own folder."""
-    return {
-        path.relative_to(folder / "scores" / "cross").as_posix().partition("/")[2]: path.read_bytes()
-        for path in sorted((folder / "scores").rglob("*.safetensors"))
-    }
+    def test_nor_hashes_of_data(self, folder):
+        assert self.changed(folder, "run.json", lambda text: text.replace(b"bb", b"cc")) == ["run.json"]
+
+    def test_nor_a_bit_of_a_score(self, folder):
+        file = "scores/0000000000000000/00000.safetensors"
+        assert self.changed(folder, file, lambda scores: scores[:-1] + b"r") == ["scores/HASH/00000.safetensors"]
+
+    def test_nor_may_a_file_be_missing_or_new(self, folder):
+        before = contents_of(folder)
+        (folder / "run.json").rename(folder / "other.json")
+        assert differences(contents_of(folder), before) == ["other.json", "run.json"]

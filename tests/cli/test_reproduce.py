@@ -117,14 +117,14 @@ def test_bad_input_exits_with_2_and_a_sentence(case, run, likes, reproduced, tmp
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_with_the_same_rows(options, tmp_path, random_seed):
-    killer = [sys.executable, "-m", "tests.cli.killed_fits", str(tmp_path), str(random_seed), str(KILLS)]
-    finished = subprocess.run([*killer, *options], cwd=ROOT, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
-    killed = json.loads((tmp_path / "killed.json").read_text())
-    expected = results(tmp_path / "whole")
-    assert len(expected) == len(ROWS)
-    for name in killed:
-        assert results(tmp_path / name) == expected
+    killer = [sys.executable, "-m", "tests.faults", "--folder", tmp_path, "--seed", str(random_seed)]
+    finished = subprocess.run([*killer, "--kills", str(KILLS), *options], cwd=ROOT, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    faults = json.loads((tmp_path / "faults.json").read_text())
+    assert len(faults) == KILLS
+    assert len(results(tmp_path / "whole")) == len(ROWS)
+    for name in {fault["folder"] for fault in faults}:
+        assert results(tmp_path / name) == results(tmp_path / "whole")
         assert read_after_measured(tmp_path / name) == []
 
 
