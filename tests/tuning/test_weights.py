@@ -100,23 +100,35 @@ def test_a_scorer_that_later_ones_make_useless_leaves_the_sum(kg):
     assert last.scorers == (1,)
 
 
-def test_relations_get_weights_of_their_own_where_that_pays(kg):
-    kg = KnowledgeGraph("large", kg.entities, kg.relations, kg.train[:400], kg.train[400:], kg.test)
+class KnowsHalf:
+    """Knows the relations with even numbers, or those with odd ones, and of the others next to nothing."""
 
-    class KnowsHalf:
-        """Knows the relations with even numbers, or those with odd ones, and of the others next to nothing."""
+    def __init__(self, kg, remainder):
+        self.good, self.bad, self.remainder = Noisy(kg, 0.5, 7), Noisy(kg, 3.0, 8 + remainder), remainder
 
-        def __init__(self, remainder):
-            self.good, self.bad, self.remainder = Noisy(kg, 0.5, 7), Noisy(kg, 3.0, 8 + remainder), remainder
+    def score_all(self, queries):
+        knows = queries.relations % 2 == self.remainder
+        return np.where(knows[:, None], self.good.score_all(queries), self.bad.score_all(queries))
 
-        def score_all(self, queries):
-            knows = queries.relations % 2 == self.remainder
-            return np.where(knows[:, None], self.good.score_all(queries), self.bad.score_all(queries))
 
-    sample = Sample.collect([KnowsHalf(0), KnowsHalf(1)], kg)
+@pytest.fixture(scope="module")
+def large(kg):
+    return KnowledgeGraph("large", kg.entities, kg.relations, kg.train[:400], kg.train[400:], kg.test)
+
+
+def test_relations_get_weights_of_their_own_where_that_pays(large):
+    sample = Sample.collect([KnowsHalf(large, 0), KnowsHalf(large, 1)], large)
     assert held_out_ranks(sample, 0.5).mean() > held_out_ranks(sample).mean() + 0.05
     for relation, own in fit_weights(sample, 0.5).relations.items():
         assert (own[:, relation % 2] > own[:, 1 - relation % 2]).all()
+
+
+def test_a_further_scorer_is_judged_with_weights_by_relation_if_those_before_it_are(large):
+    scorers = [KnowsHalf(large, 0), KnowsHalf(large, 1), Noisy(large, 1.2, seed=9)]
+    *_, last = add_in_order(Sample.collect(scorers, large))
+    assert last.scorers == (0, 1, 2)
+    assert is_beyond_chance(last.p_value)
+    assert last.weights.relations
 
 
 def test_constant_scores_get_no_say_and_break_nothing(kg):

@@ -10,6 +10,7 @@ for the rest. So one pass over valid is enough to fit and to compare any number 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -288,34 +289,36 @@ def add_in_order(sample: Sample) -> Iterator[WeightedSum]:
     All gains are measured on triples that the weights were not fitted to.
     """
     chosen: list[int] = [0]
-    ranks = held_out_ranks(sample.of(chosen))
+    found = _judged(sample.of(chosen))
     yield WeightedSum((0,), fit_weights(sample.of(chosen)), None)
     for scorer in range(1, sample.scores.shape[2]):
-        tried, found = _without_useless(sample, [*chosen, scorer])
-        p_value = chance_of(found - ranks, sample.triple_of)
-        shrinkage = np.inf
+        tried, new = _without_useless(sample, [*chosen, scorer])
+        p_value = chance_of(new.ranks - found.ranks, sample.triple_of)
         if is_beyond_chance(p_value):
-            chosen, (shrinkage, ranks) = tried, _best_shrinkage(sample.of(tried), found)
-        yield WeightedSum(tuple(tried), fit_weights(sample.of(tried), shrinkage), p_value)
+            chosen, found = tried, new
+        yield WeightedSum(tuple(tried), fit_weights(sample.of(tried), new.shrinkage), p_value)
 
 
-def _without_useless(sample: Sample, scorers: list[int]) -> tuple[list[int], FloatArray]:
+class _Judged(NamedTuple):
+    shrinkage: float  # how close the weights of a relation stay to the common ones
+    ranks: FloatArray  # (queries,) reciprocal, on held-out triples
+
+
+def _judged(sample: Sample) -> _Judged:
+    """Judge a sum by triples that its weights were not fitted to, with weights by relation if these are better."""
+    every = [_Judged(shrinkage, held_out_ranks(sample, shrinkage)) for shrinkage in SHRINKAGES]
+    return max(every, key=lambda judged: judged.ranks.mean())
+
+
+def _without_useless(sample: Sample, scorers: list[int]) -> tuple[list[int], _Judged]:
     """Leave out, one after the other, earlier scorers without which the others do better on held-out triples."""
-    ranks = held_out_ranks(sample.of(scorers))
+    found = _judged(sample.of(scorers))
     for scorer in scorers[:-1]:
         fewer = [other for other in scorers if other != scorer]
-        without = held_out_ranks(sample.of(fewer))
-        if without.mean() >= ranks.mean():
-            scorers, ranks = fewer, without
-    return scorers, ranks
-
-
-def _best_shrinkage(sample: Sample, common: FloatArray) -> tuple[float, FloatArray]:
-    """Choose how close the weights of a relation stay to the common ones, whose held-out ranks are given."""
-    found = {shrinkage: held_out_ranks(sample, shrinkage) for shrinkage in SHRINKAGES if shrinkage < np.inf}
-    found[np.inf] = common
-    best = max(found, key=lambda shrinkage: found[shrinkage].mean())
-    return best, found[best]
+        without = _judged(sample.of(fewer))
+        if without.ranks.mean() >= found.ranks.mean():
+            scorers, found = fewer, without
+    return scorers, found
 
 
 def held_out_ranks(sample: Sample, shrinkage: float = np.inf) -> FloatArray:
@@ -325,8 +328,7 @@ def held_out_ranks(sample: Sample, shrinkage: float = np.inf) -> FloatArray:
     for fold in range(_FOLDS):
         held_out = fold_of == fold
         if held_out.any():
-            learning = sample if held_out.all() else sample.where(~held_out)
-            tested = sample.where(held_out)
+            learning, tested = sample.where(~held_out if not held_out.all() else held_out), sample.where(held_out)
             found[held_out] = tested.reciprocal_ranks(fit_weights(learning, shrinkage).per_query(tested.queries))
     return found
 
