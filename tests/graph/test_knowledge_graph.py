@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascader.errors import DataError, UnknownNameError
-from cascader.graph import Candidates, Entity, KnowledgeGraph, Relation
+from cascader.graph import Candidates, Entity, KnowledgeGraph, NameIndex, Relation, names
 
 
 def test_triples_cannot_be_written_to(toy):
@@ -146,6 +146,44 @@ class TestNames:
 
     def test_the_closest_names_can_be_asked_for(self, kg):
         assert [kg.entities[place].id for place in kg.closest_entities("Beethofen", limit=1)] == ["Q3"]
+
+    def test_no_close_names_are_looked_for_where_none_are_wanted(self, kg):
+        with pytest.raises(UnknownNameError, match=r"called 'Beethofen' \(of 5 entities\)\.$") as caught:
+            kg.entity_index("Beethofen", closest=0)
+        assert caught.value.candidates == ()
+
+
+class TestNamesThatWouldTakeLong:
+    def test_a_name_that_is_long_once_it_is_folded_is_compared_with_no_other(self, monkeypatch):
+        """One of 1,000 characters became 18,000, and took seconds to compare, in which no other thread could run."""
+        index = NameIndex("entity", ["Q1"], [200 * "word "])
+        compared = []
+        monkeypatch.setattr(names, "_similar", lambda folded, *_: compared.append(folded) or [])
+        for text in ("\ufdfa" * 1000, "\ufdfa" * 100, "word " * 1000, ""):
+            assert index.closest(text) == []
+            with pytest.raises(UnknownNameError, match="No name is similar"):
+                index.index(text)
+        assert compared == []
+        assert index.index("WORD " * 200) == 0  # what the graph has is found, however long
+
+    def test_a_name_longer_than_all_others_is_not_even_folded(self, monkeypatch):
+        index = NameIndex("entity", ["Q1"], ["Paris"])
+        monkeypatch.setattr(names, "fold", lambda text: pytest.fail(f"folded {len(text):,} characters"))
+        with pytest.raises(UnknownNameError):
+            index.index("\u0301" * 1000)
+
+    def test_names_are_compared_until_the_time_is_over(self):
+        index = NameIndex("entity", [f"Q{i}" for i in range(10_000)], [f"name {i}" for i in range(10_000)])
+        ticking = iter(range(100))
+        assert index.closest("name 9999", limit=1) == [9999]
+        assert index.closest("name 9999", limit=1, clock=lambda: next(ticking)) != [9999]
+        assert next(ticking) == 2  # when it began, and after the first names
+
+    def test_of_many_things_with_one_name_some_are_offered(self):
+        index = NameIndex("entity", [f"Q{i}" for i in range(1000)], ["Paris"] * 1000)
+        with pytest.raises(UnknownNameError, match=r"names 1,000 entities: .* and 995 more") as caught:
+            index.index("Paris")
+        assert len(caught.value.candidates) == 20
 
 
 def test_a_sample_of_a_split_is_some_of_its_triples_in_their_order(toy):

@@ -13,7 +13,7 @@ import numpy as np
 from cascader.display import html_table
 from cascader.errors import DataError
 from cascader.graph.arrays import IntArray, Triples, frozen_triples, triple_keys
-from cascader.graph.names import NameIndex
+from cascader.graph.names import CLOSEST, NameIndex
 from cascader.graph.queries import KnownAnswers, Queries, Side
 
 SplitName = Literal["train", "valid", "test"]
@@ -151,13 +151,13 @@ class KnowledgeGraph:
         self.split(split)  # an unknown name is an error
         return self.known(SPLITS[: SPLITS.index(split)])
 
-    def entity_index(self, text: str) -> int:
-        """The index of the entity with this id or name."""
-        return self._entity_names.index(text)
+    def entity_index(self, text: str, *, closest: int = CLOSEST) -> int:
+        """The index of the entity with this id or name; if there is none, the error suggests `closest` names."""
+        return self._entity_names.index(text, closest)
 
-    def relation_index(self, text: str) -> int:
-        """The index of the relation with this id or name."""
-        return self._relation_names.index(text)
+    def relation_index(self, text: str, *, closest: int = CLOSEST) -> int:
+        """The index of the relation with this id or name; if there is none, the error suggests `closest` names."""
+        return self._relation_names.index(text, closest)
 
     def closest_entities(self, text: str, limit: int = 5) -> list[int]:
         """The entities whose names are most similar to `text`, best first."""

@@ -1,12 +1,22 @@
 """Look up entities and relations by the names that people type."""
 
+import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from heapq import nlargest
+from operator import itemgetter
 
 from cascader.errors import UnknownNameError
 
-_SHOWN = 5
+#: Close names that an error suggests.
+CLOSEST = 5
 _SIMILAR_ENOUGH = 60  # of 100: below this, a suggestion is noise
+#: Many things can share a name: an error has the ids of this many.
+_MOST_CANDIDATES = 20
+#: Folding makes up to eighteen characters of one, and a long name takes seconds to compare with all others.
+_LONGEST_COMPARED = 200
+_COMPARED_AT_ONCE = 2000  # between two looks at the clock; no other thread gets its turn meanwhile
+_SECONDS_TO_COMPARE = 1.0
 
 
 class NameIndex:
@@ -28,47 +38,71 @@ class NameIndex:
             self._by_name.setdefault(name, []).append(i)
             for folded in {fold(name), fold(id_)}:
                 self._by_folded.setdefault(folded, []).append(i)
+        # What folds to a name is hardly longer than this: four code points make one at most, and there is some spacing.
+        self._longest = 4 * max(map(len, self._by_folded), default=0) + 64
 
-    def index(self, text: str) -> int:
-        """The index of the one item with this id or name."""
-        if text in self._by_id:
-            return self._by_id[text]
-        found = self._by_name.get(text) or self._by_folded.get(fold(text), [])
+    def index(self, text: str, closest: int = CLOSEST) -> int:
+        """The index of the one item with this id or name; if there is none, the error suggests `closest` names."""
+        found = self._find(text)
         if len(found) == 1:
             return found[0]
-        raise self._ambiguous(text, found) if found else self._unknown(text)
+        raise self._ambiguous(text, found) if found else self._unknown(text, closest)
 
-    def closest(self, text: str, limit: int = _SHOWN) -> list[int]:
-        """The indices whose names are most similar to `text`, best first."""
-        from rapidfuzz import fuzz, process
+    def closest(self, text: str, limit: int = CLOSEST, clock: Callable[[], float] = time.monotonic) -> list[int]:
+        """The indices whose names are most similar to `text`, best first, among those that a second lets us compare."""
+        folded = fold(text) if len(text) <= self._longest else ""
+        if not 0 < len(folded) <= _LONGEST_COMPARED:
+            return []
+        end, found = clock() + _SECONDS_TO_COMPARE, list[tuple[str, float]]()
+        for names in self._names_at_once():
+            found = nlargest(limit, found + _similar(folded, names, limit), key=itemgetter(1))
+            if clock() >= end:
+                break
+        indices = [i for name, _ in found for i in self._by_folded[name]]
+        return list(dict.fromkeys(indices))[:limit]
 
-        matches = process.extract(
-            fold(text), self._by_folded.keys(), scorer=fuzz.WRatio, limit=limit, score_cutoff=_SIMILAR_ENOUGH
-        )
-        found = [i for folded, _, _ in matches for i in self._by_folded[folded]]
-        return list(dict.fromkeys(found))[:limit]
+    def _find(self, text: str) -> list[int]:
+        if text in self._by_id:
+            return [self._by_id[text]]
+        found = self._by_name.get(text)
+        if found is None and len(text) <= self._longest:
+            found = self._by_folded.get(fold(text))
+        return found or []
+
+    def _names_at_once(self) -> Iterator[list[str]]:
+        names = list(self._by_folded)
+        for start in range(0, len(names), _COMPARED_AT_ONCE):
+            yield names[start : start + _COMPARED_AT_ONCE]
 
     def _ambiguous(self, text: str, found: list[int]) -> UnknownNameError:
-        more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+        more = f" and {len(found) - CLOSEST:,} more" if len(found) > CLOSEST else ""
         return UnknownNameError(
-            f"{text!r} names {len(found):,} {_plural(self._kind)}: {self._listed(found[:_SHOWN])}{more}. "
+            f"{text!r} names {len(found):,} {_plural(self._kind)}: {self._listed(found[:CLOSEST])}{more}. "
             "Use the id of the one you mean.",
-            [self._ids[i] for i in found],
+            [self._ids[i] for i in found[:_MOST_CANDIDATES]],
         )
 
-    def _unknown(self, text: str) -> UnknownNameError:
-        closest = self.closest(text)
+    def _unknown(self, text: str, limit: int) -> UnknownNameError:
+        fact = f"no {self._kind} is called {text!r} (of {len(self._ids):,} {_plural(self._kind)})."
+        if limit == 0:
+            return UnknownNameError(fact)
+        closest = self.closest(text, limit)
         advice = f"Closest: {self._listed(closest)}." if closest else "No name is similar."
-        return UnknownNameError(
-            f"no {self._kind} is called {text!r} (of {len(self._ids):,} {_plural(self._kind)}). {advice}",
-            [self._ids[i] for i in closest],
-        )
+        return UnknownNameError(f"{fact} {advice}", [self._ids[i] for i in closest])
 
     def _listed(self, indices: list[int]) -> str:
         return ", ".join(self._label(i) for i in indices)
 
     def _label(self, i: int) -> str:
         return self._ids[i] if self._names[i] == self._ids[i] else f"{self._names[i]} ({self._ids[i]})"
+
+
+def _similar(folded: str, names: list[str], limit: int) -> list[tuple[str, float]]:
+    """The most similar of some names, and how similar each is."""
+    from rapidfuzz import fuzz, process
+
+    matches = process.extract(folded, names, scorer=fuzz.WRatio, limit=limit, score_cutoff=_SIMILAR_ENOUGH)
+    return [(name, similarity) for name, similarity, _ in matches]
 
 
 def fold(text: str) -> str:
