@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from cascader.serve.app import _bound
+from cascader.serve.server import _bound
 from tests.serve.conftest import server_of
 
 QUESTION = {"entity": "red", "relation": "of"}

@@ -103,7 +103,7 @@ def serve(
     try:
         from cascader.serve import serve as serve_run
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette"):
+        if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette", "prometheus_client"):
             raise
         raise MissingExtraError(
             f'serving needs {error.name}, which is not installed. Install it with: pip install "cascader[serve]"'

@@ -1,51 +1,44 @@
-"""The routes, what can be asked of a run, and the process that serves them: a socket and a graceful shutdown."""
+"""The application: its routes, and what can be asked of a run."""
 
-import contextlib
-import errno
-import logging
-import signal
-import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import uvicorn
 from fastapi import APIRouter, FastAPI, Query, Request, Security
-from fastapi.responses import FileResponse, Response
-from fastapi.security import HTTPBearer
+from fastapi.responses import FileResponse, PlainTextResponse, Response
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 
 import cascader
-from cascader.errors import SettingsError
 from cascader.graph import SPLITS
-from cascader.runs import Run, can_read_new, load_run
+from cascader.runs import Run, can_read_new
 from cascader.serve import schemas
 from cascader.serve.batcher import Batching
+from cascader.serve.connections import CONNECTIONS, ConnectionMiddleware, Connections
+from cascader.serve.metrics import CONTENT_TYPE, Metrics
 from cascader.serve.middleware import (
     COUNTS,
     AccessMiddleware,
-    BodyLimitMiddleware,
+    BodyMiddleware,
     RequestLogMiddleware,
     allowed_hosts,
+    bearer,
     error_reply,
     install_error_handlers,
-    is_loopback,
-    request_log,
 )
 from cascader.serve.names import AskableRelations, EntitySearch, example_questions
+from cascader.serve.responses import EncodedAnswers
 from cascader.serve.schemas import Limits
 from cascader.serve.service import QueryService
 
 PAGE = Path(__file__).parent / "page"
-#: How long open requests may take once the server is told to stop.
-_GRACE_SECONDS = 5
 #: A report is one file with its style and its figures inline.
 _REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.ErrorResponse} for status in (400, 401, 404, 408, 413, 422, 429, 500, 503)
+    status: {"model": schemas.ErrorResponse} for status in (400, 401, 404, 408, 413, 422, 500, 503)
 }
 
 
@@ -58,12 +51,12 @@ def create_app(
     batching: Batching = Batching(),  # noqa: B008 - likewise
 ) -> FastAPI:
     """A run as a web application; its budgets are prepared now, so that no request has to wait for that."""
-    service = QueryService(run, limits, batching)
+    service, connections = QueryService(run, limits, batching), Connections(limits)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        service.close()
+    async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, object]]:
+        yield {CONNECTIONS: connections}
+        await asyncio.to_thread(service.close)
 
     app = FastAPI(
         title="cascader",
@@ -73,37 +66,55 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
     )
-    # The middleware checks the token, before a body is read; this only documents it in /openapi.json.
-    security = [Security(HTTPBearer(auto_error=False))] if token else []
-    for router in (_question_routes(service), _lookup_routes(service)):
-        app.include_router(router, prefix="/api", responses=_ERRORS, dependencies=security)
+    app.state.service = service
+    metrics = Metrics()
+    metrics.watch("cascader_questions_waiting", "Questions that wait.", lambda: service.waiting)
+    metrics.watch("cascader_questions_waiting_limit", "Questions that may wait.", lambda: limits.waiting)
+    metrics.watch("cascader_connections", "Open connections.", lambda: len(connections))
+    for router in (_question_routes(service), _lookup_routes(service), _metrics_routes(metrics)):
+        app.include_router(router, prefix="/api", responses=_ERRORS, dependencies=[Security(bearer)] if token else [])
     app.include_router(_page_routes(run), include_in_schema=False)
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False))
     install_error_handlers(app)
     # A request passes the last one first.
-    app.add_middleware(BodyLimitMiddleware, limits=limits)
-    app.add_middleware(AccessMiddleware, hosts=allowed_hosts(host), token=token)
-    app.add_middleware(RequestLogMiddleware)
+    app.add_middleware(BodyMiddleware, limits=limits)
+    if token:
+        app.add_middleware(AccessMiddleware, token=token)
+    # DNS rebinding: another site's page whose name resolves to this machine must not get answers.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=allowed_hosts(host), www_redirect=False)
+    app.add_middleware(RequestLogMiddleware, metrics=metrics)
+    app.add_middleware(ConnectionMiddleware)
     return app
+
+
+def _metrics_routes(metrics: Metrics) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/metrics", response_class=PlainTextResponse)
+    async def read() -> PlainTextResponse:
+        """Requests, times, questions waiting and memory, in the text format of Prometheus."""
+        return PlainTextResponse(metrics.text(), media_type=CONTENT_TYPE)
+
+    return router
 
 
 def _question_routes(service: QueryService) -> APIRouter:
     """Questions that the models answer."""
     router = APIRouter()
 
-    @router.post("/answer")
-    async def answer(question: schemas.Question, request: Request) -> schemas.Answers:
+    @router.post("/answer", response_model=schemas.Answers)
+    async def answer(question: schemas.Question, request: Request) -> Response:
         """The best answers to a question, each with what every tier made of it."""
         found = await service.answer(question)
         _count(request, [found])
-        return found
+        return Response(found.content, media_type="application/json")
 
-    @router.post("/batch")
-    async def batch(batch: schemas.QuestionBatch, request: Request) -> schemas.BatchAnswers:
+    @router.post("/batch", response_model=schemas.BatchAnswers)
+    async def batch(batch: schemas.QuestionBatch, request: Request) -> Response:
         """The answers to several questions; a question that cannot be answered gets an error instead."""
         found = await service.answer_batch(batch.questions)
         _count(request, found)
-        return schemas.BatchAnswers(answers=found)
+        return Response(b'{"answers":[%b]}' % b",".join(map(_encoded, found)), media_type="application/json")
 
     @router.post("/classify")
     async def classify(batch: schemas.TripleBatch, request: Request) -> schemas.Verdicts:
@@ -114,9 +125,13 @@ def _question_routes(service: QueryService) -> APIRouter:
     return router
 
 
-def _count(request: Request, found: list[Any]) -> None:
-    answers = [each for each in found if isinstance(each, schemas.Answers)]
-    request.scope[COUNTS].update(questions=len(found), pairs_read=sum(each.cost.pairs_read for each in answers))
+def _count(request: Request, found: Sequence[EncodedAnswers | schemas.ErrorResponse]) -> None:
+    pairs = sum(each.pairs_read for each in found if isinstance(each, EncodedAnswers))
+    request.scope[COUNTS].update(questions=len(found), pairs_read=pairs)
+
+
+def _encoded(answers: EncodedAnswers | schemas.ErrorResponse) -> bytes:
+    return answers.content if isinstance(answers, EncodedAnswers) else answers.model_dump_json().encode()
 
 
 def _lookup_routes(service: QueryService) -> APIRouter:
@@ -136,21 +151,21 @@ def _lookup_routes(service: QueryService) -> APIRouter:
         return summary.model_copy(update={"has_report": _report(service.run).exists()})
 
     @router.get("/entities")
-    def entities(
+    async def entities(
         q: Annotated[str, Query(max_length=1000)] = "", limit: Annotated[int, Query(ge=1, le=100)] = 20
     ) -> schemas.EntityMatches:
         """Entities by any part of their name or id."""
-        found = search.find(q)
+        found = await service.lookup(search.find, q)
         first = [schemas.EntitySummary.model_validate(kg.entities[place]) for place in found[:limit]]
         return schemas.EntityMatches(entities=first, total=len(found))
 
     @router.get("/entity")
-    def entity(id: Annotated[str, Query(max_length=1000)]) -> schemas.EntityDetails:
+    async def entity(id: Annotated[str, Query(max_length=1000)]) -> schemas.EntityDetails:
         """An entity, by id or name, and what can be asked about it."""
-        place = service.names.entity(id)
+        place = await service.lookup(service.names.entity, id)
         relations = [
             schemas.AskableRelation(id=relation.id, name=relation.name, side=side, facts=facts, share=share)
-            for relation, side, facts, share in askable.of(place)
+            for relation, side, facts, share in await service.lookup(askable.of, place)
         ]
         return schemas.EntityDetails(**kg.entities[place]._asdict(), relations=relations)
 
@@ -208,74 +223,3 @@ def _page_routes(run: Run) -> APIRouter:
 
 def _report(run: Run) -> Path:
     return run.folder.path / "report" / "report.html"
-
-
-def serve(
-    folder: Path,
-    *,
-    host: str,
-    port: int,
-    token: str,
-    ready: Callable[[str], None],
-    batching: Batching = Batching(),  # noqa: B008 - a frozen value
-) -> None:
-    """Serve a run until SIGINT or SIGTERM; `ready` gets the address once connections are accepted."""
-    if not is_loopback(host) and not token:
-        raise SettingsError(
-            f"other machines can reach {host}, so anyone there could ask. Set --token TOKEN, or serve on 127.0.0.1."
-        )
-    with _bound(host, port) as listener, _exit_on_signals():
-        app = create_app(load_run(folder), host=host, token=token, batching=batching)
-        _log_requests()
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=_GRACE_SECONDS
-        )
-        name = f"[{host}]" if ":" in host else host
-        # The socket listens already: whoever connects before uvicorn runs is answered a moment later.
-        ready(f"http://{name}:{listener.getsockname()[1]}/")
-        uvicorn.Server(config).run(sockets=[listener])
-
-
-@contextlib.contextmanager
-def _exit_on_signals() -> Iterator[None]:
-    """Make SIGINT and SIGTERM a normal exit: before uvicorn runs, and when it raises them again after its shutdown."""
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: sys.exit(0)) for number in signals}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    """Bind the socket before models are loaded, so that a port in use is reported at once."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    except (OSError, UnicodeError, OverflowError) as error:
-        raise SettingsError(
-            f"{host!r} and port {port} are not a valid address: {error}. Use --host 127.0.0.1."
-        ) from error
-    # asyncio turns Nagle's delay off only for sockets that name their protocol; else each answer would wait 40 ms.
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(address)
-            listener.listen()  # else two servers could bind the port, and only one of them listen
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                reason = f"port {port} of {host} is in use. Choose another with --port, or --port 0 for any"
-            else:
-                reason = f"cannot listen on port {port} of {host}: {error.strerror}. Choose another --host or --port"
-            raise SettingsError(f"{reason}.") from error
-        yield listener
-
-
-def _log_requests() -> None:
-    """Log one line of JSON per request to standard error; uvicorn itself logs only warnings."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    request_log.handlers, request_log.propagate = [handler], False
-    request_log.setLevel(logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)

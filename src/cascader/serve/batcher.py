@@ -1,9 +1,8 @@
-"""One thread computes, and answers together whatever is waiting for it."""
+"""One thread computes, in order of arrival, and answers together whatever of the same kind is waiting."""
 
-import queue
 import threading
-import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,10 @@ class LateError(CascaderError):
     """An answer took longer than a client may wait."""
 
 
+class AbandonedError(CascaderError):
+    """Nobody waits for the answer any longer."""
+
+
 @dataclass(frozen=True)
 class Batching:
     """How questions of different clients are grouped."""
@@ -30,99 +33,128 @@ class Batching:
 
 
 @dataclass(eq=False)
-class _Waiting:
+class Job:
+    """An item that waits to be worked on, and the future of its answer."""
+
     key: Hashable
     item: Any
     future: Future[Any] = field(default_factory=Future)
+    is_wanted: bool = True
+
+    def abandon(self) -> None:
+        """Say that nobody waits for the answer: what has not begun never will, and what has is cut short."""
+        self.is_wanted = False
+        self.future.cancel()
+
+
+#: Raises if nobody waits for what is being worked on; to be called between pieces of long work.
+Check = Callable[[], None]
 
 
 class Batcher:
     """Collects items from many threads, and lets `work` answer those with the same key as one block.
 
-    `work(key, items)` returns an answer for each item, in order; `most(key)` limits how many it gets at once.
+    `work(key, items, check)` returns an answer for each item, in order; `most(key)` limits how many it gets at once.
+    The item that has waited longest is always in the next block.
     """
 
     def __init__(
         self,
-        work: Callable[[Any, list[Any]], Sequence[Any]],
+        work: Callable[[Any, list[Any], Check], Sequence[Any]],
         most: Callable[[Any], int],
         batching: Batching,
-        waiting: int,
+        limit: int,
     ) -> None:
-        self._work, self._most, self._batching = work, most, batching
-        self._queue: queue.Queue[_Waiting | None] = queue.Queue(waiting)
-        self._is_closing = threading.Event()
+        self._work, self._most, self._batching, self._limit = work, most, batching, limit
+        self._jobs: deque[Job] = deque()
+        self._changed = threading.Condition(threading.RLock())
+        self._is_stopping = self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
         self._thread.start()
 
-    def submit(self, key: Hashable, item: object) -> Future[Any]:
-        """Queue an item; cancel the future if the answer is no longer wanted."""
-        if self._is_closing.is_set():
-            raise _closing_error()
-        waiting = _Waiting(key, item)
-        try:
-            self._queue.put_nowait(waiting)
-        except queue.Full:
-            raise BusyError(
-                f"{self._queue.maxsize:,} questions are waiting already, which is the limit. Try again in a second."
-            ) from None
-        return waiting.future
+    def __len__(self) -> int:
+        """The number of items that wait."""
+        return len(self._jobs)
 
-    def close(self) -> None:
-        """Finish the current block and refuse the rest."""
-        self._is_closing.set()
-        with suppress(queue.Full):  # then the thread has something to wake up for
-            self._queue.put_nowait(None)
-        self._thread.join()
+    def submit(self, key: Hashable, item: object) -> Job:
+        """Queue an item; abandon the job if its answer is no longer wanted."""
+        job = Job(key, item)
+        with self._changed:
+            if self._is_stopping:
+                raise _stopping_error()
+            if len(self._jobs) >= self._limit:
+                raise BusyError(
+                    f"{self._limit:,} questions are waiting already, which is the limit. Try again in a second."
+                )
+            self._jobs.append(job)
+            self._changed.notify()
+        job.future.add_done_callback(lambda _: self._forget(job))
+        return job
+
+    def stop(self) -> None:
+        """Refuse everything but the current block."""
+        with self._changed:
+            self._is_stopping = True
+            refused, self._jobs = self._jobs, deque()
+            self._changed.notify()
+        for job in refused:
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(_stopping_error())
+
+    def close(self, seconds: float) -> None:
+        """Cut the current block short, and wait so long for the thread to end."""
+        self.stop()
+        self._is_closed = True
+        self._thread.join(seconds)
+
+    def _forget(self, job: Job) -> None:
+        with self._changed, suppress(ValueError):  # it waits no longer, as usual
+            self._jobs.remove(job)
 
     def _run(self) -> None:
-        while not self._is_closing.is_set():
-            for key, group in _grouped(self._gather()):
-                self._answer(key, group)
-        while not self._queue.empty():
-            waiting = self._queue.get_nowait()
-            if waiting is not None and waiting.future.set_running_or_notify_cancel():
-                waiting.future.set_exception(_closing_error())
+        while not self._is_stopping:
+            self._wait()
+            if block := self._next_block():
+                self._answer(block[0].key, block)
 
-    def _gather(self) -> list[_Waiting]:
-        """Wait for an item, and take all that arrive within the window."""
-        found = [self._queue.get()]
-        end = time.monotonic() + self._batching.window_seconds
-        while len(found) < self._batching.most:
-            try:
-                found.append(self._queue.get(timeout=max(end - time.monotonic(), 0.0)))
-            except queue.Empty:
-                break
-        return [waiting for waiting in found if waiting is not None]
+    def _wait(self) -> None:
+        """Wait for an item, and then a moment for others."""
+        with self._changed:
+            if not self._jobs:
+                self._changed.wait_for(lambda: self._jobs or self._is_stopping)
+                self._changed.wait_for(self._is_full, self._batching.window_seconds)
 
-    def _answer(self, key: Hashable, group: list[_Waiting]) -> None:
-        size = self._most(key)
-        for start in range(0, len(group), size):
-            wanted = [w for w in group[start : start + size] if w.future.set_running_or_notify_cancel()]
-            if wanted:
-                self._answer_block(key, wanted)
+    def _is_full(self) -> bool:
+        return self._is_stopping or len(self._jobs) >= self._batching.most
 
-    def _answer_block(self, key: Hashable, block: list[_Waiting]) -> None:
+    def _next_block(self) -> list[Job]:
+        """Take the oldest item with others of its kind; those that everyone has left meanwhile are dropped."""
+        with self._changed:
+            key = self._jobs[0].key if self._jobs else None
+            alike = [job for job in self._jobs if job.key == key]
+            block = alike[: self._most(key)] if alike else []
+            for job in block:
+                self._jobs.remove(job)
+        return [job for job in block if job.future.set_running_or_notify_cancel()]
+
+    def _answer(self, key: Hashable, block: list[Job]) -> None:
         try:
-            answers = self._work(key, [waiting.item for waiting in block])
+            answers = self._work(key, [job.item for job in block], lambda: self._check(block))
         except Exception as error:
-            if len(block) == 1:
-                block[0].future.set_exception(error)
+            if len(block) == 1 or isinstance(error, AbandonedError):
+                for job in block:
+                    job.future.set_exception(error)
                 return
-            for waiting in block:  # one bad question must not spoil the others
-                self._answer_block(key, [waiting])
+            for job in block:  # one bad question must not spoil the others
+                self._answer(key, [job])
             return
-        for waiting, answer in zip(block, answers, strict=True):
-            waiting.future.set_result(answer)
+        for job, answer in zip(block, answers, strict=True):
+            job.future.set_result(answer)
+
+    def _check(self, block: list[Job]) -> None:
+        if self._is_closed or not any(job.is_wanted for job in block):
+            raise AbandonedError("the clients who asked have left, or the server has ended.")
 
 
-def _closing_error() -> BusyError:
+def _stopping_error() -> BusyError:
     return BusyError("the server is shutting down. Try again when it is back.")
-
-
-def _grouped(waiting: list[_Waiting]) -> Iterator[tuple[Hashable, list[_Waiting]]]:
-    """Group by key, in the order in which the keys first came."""
-    groups: dict[Hashable, list[_Waiting]] = {}
-    for each in waiting:
-        groups.setdefault(each.key, []).append(each)
-    yield from groups.items()

@@ -14,7 +14,11 @@ from cascader.graph import Candidates, FloatArray, KnowledgeGraph, Queries
 from cascader.runs import Predictor, Run
 from cascader.scoring import PairKeys, ScoreStore, StoredScorer, WriteBehind
 from cascader.scoring.scorer import Scorer
+from cascader.serve.batcher import Check
 from cascader.tuning import Trial, pareto_front
+
+#: Pairs that are read between two checks of whether somebody still waits.
+_PAIRS_AT_ONCE = 512
 
 
 class CountingScorer:
@@ -24,6 +28,7 @@ class CountingScorer:
         store = WriteBehind(stored.store) if isinstance(stored.store, ScoreStore) else stored.store
         self._stored = StoredScorer(stored.scorer, kg, store, stored.engine)
         self.new_pairs: Counter[int] = Counter()  #: by the question's key, since it was last cleared
+        self.check: Check = lambda: None  #: raises if nobody waits for the scores any longer
 
     @property
     def numbering(self) -> PairKeys:
@@ -32,6 +37,14 @@ class CountingScorer:
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query; shape (candidates,)."""
+        places, scores = np.arange(len(candidates.ids)), np.empty(len(candidates.ids), dtype=np.float32)
+        for start in range(0, len(places), _PAIRS_AT_ONCE):
+            self.check()
+            now = (places >= start) & (places < start + _PAIRS_AT_ONCE)
+            scores[now] = self._score(queries, candidates.where(now))
+        return scores
+
+    def _score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         keys = np.unique(self.numbering.of(queries, candidates))
         missing = keys[np.isnan(self._stored.store.find(keys))]
         self.new_pairs.update((missing // self.numbering.entity_count).tolist())

@@ -6,24 +6,31 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from reprlib import Repr
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cascader.errors import CascaderError, StorageError, UnknownNameError
-from cascader.serve.batcher import BusyError, LateError
+from cascader.serve.batcher import AbandonedError, BusyError, LateError
+from cascader.serve.metrics import Metrics
 from cascader.serve.schemas import ErrorResponse, Limits
 
-_SHOWN_CHARACTERS = 200  # of a value that was not expected
+#: Shows the beginning of a value that was not expected: all of a large one would take long to write out.
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxstring = 2, 100
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,8 @@ def reply_to(error: CascaderError) -> ErrorReply:
     match error:
         case UnknownNameError():
             return ErrorReply(404, ErrorResponse(error=str(error), suggestions=list(error.candidates)))
-        case BusyError():
-            return error_reply(429, str(error), Retry_After="1")
+        case BusyError() | AbandonedError():
+            return error_reply(503, str(error), Retry_After="1")
         case LateError() | StorageError():
             return error_reply(503, str(error), Retry_After="5")
         case _:
@@ -69,10 +76,8 @@ def reply_to_invalid(error: RequestValidationError) -> ErrorReply:
         return error_reply(413, f"{place} has {count:,} items, of at most {limit:,}. Send them in several requests.")
     if isinstance(first.get("input"), bytes):
         return error_reply(422, "the body is not marked as JSON. Send the header Content-Type: application/json.")
-    found = repr(first.get("input"))
-    shortened = found if len(found) <= _SHOWN_CHARACTERS else f"{found[:_SHOWN_CHARACTERS]}…"
-    message = first["msg"].removeprefix("Value error, ")
-    return error_reply(422, f"{place}: {message}, found {shortened}. See /openapi.json for what is expected.")
+    found, message = _SHORT.repr(first.get("input")), first["msg"].removeprefix("Value error, ")
+    return error_reply(422, f"{place}: {message}, found {found}. See /openapi.json for what is expected.")
 
 
 def reply_to_http(error: HTTPException) -> ErrorReply:
@@ -113,14 +118,15 @@ _HEADERS = {
 }
 #: A link cannot send a token, so a client that has sent it to the API gets a cookie for the report.
 _REPORT, _REPORT_COOKIE = "/report", "cascader-report"
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: As nginx logs it: the client left before its answer, and gets none.
+_LEFT = 499
 
 
 class RequestLogMiddleware:
-    """Logs every request, replies with an apology if the server fails, and adds security headers to every response."""
+    """Logs and counts every request, replies if the server fails or ends, and adds headers to every response."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on."""
@@ -129,7 +135,7 @@ class RequestLogMiddleware:
             return
         started, counts = time.perf_counter(), {"questions": 0, "pairs_read": 0}
         line: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
-        line |= {"method": scope["method"], "path": scope["path"], "status": 0}
+        line |= {"method": scope["method"], "path": scope["path"], "status": _LEFT}
         scope[COUNTS] = counts
 
         async def send_logged(message: Message) -> None:
@@ -142,64 +148,63 @@ class RequestLogMiddleware:
 
         try:
             await self.app(scope, receive, send_logged)
-        except Exception as error:
-            line["error"] = "".join(traceback.format_exception(error))
-            if line["status"] == 0:
-                reply = error_reply(500, "something went wrong in the server. Its log has the details.")
-                await reply.response()(scope, receive, send_logged)
+        except (Exception, asyncio.CancelledError) as error:
+            if line["status"] == _LEFT:
+                await self._apology(error, line).response()(scope, receive, send_logged)
         finally:
-            line["ms"] = round(1000 * (time.perf_counter() - started), 2)
-            request_log.info(json.dumps({**line, **counts}))
+            seconds = time.perf_counter() - started
+            route = getattr(scope.get("route"), "path", "other")  # Starlette's router has noted it
+            self._metrics.add(route, line["status"], seconds, **counts)
+            request_log.info(json.dumps({**line, "ms": round(1000 * seconds, 2), **counts}))
+
+    def _apology(self, error: BaseException, line: dict[str, Any]) -> ErrorReply:
+        """The reply to what nobody has foreseen; uvicorn cancels what still runs when it has to end."""
+        if isinstance(error, asyncio.CancelledError):
+            return error_reply(503, "the server is shutting down. Try again when it is back.", Retry_After="1")
+        line["error"] = "".join(traceback.format_exception(error))
+        return error_reply(500, "something went wrong in the server. Its log has the details.")
+
+
+#: How a client sends a token. It is described in /openapi.json, and checked before the body is read.
+bearer = HTTPBearer(auto_error=False)
 
 
 class AccessMiddleware:
-    """Refuses requests for another host's name, and requests to the API or the report without the token.
+    """Refuses requests to the API or the report without the token."""
 
-    Starlette's TrustedHostMiddleware does not know IPv6 addresses and replies in plain text; FastAPI's HTTPBearer
-    would let a body be read before the token is checked.
-    """
-
-    def __init__(self, app: ASGIApp, hosts: Collection[str] | None, token: str) -> None:
-        self.app, self._hosts, self._token = app, hosts, token.encode()
-        self._cookie = hmac.digest(self._token, _REPORT.encode(), "sha256").hex() if token else ""
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self.app, self._token = app, token.encode()
+        self._cookie = hmac.digest(self._token, _REPORT.encode(), "sha256").hex()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        refusal = self._refusal(scope["path"], headers)
-        if refusal is not None:
-            await refusal.response()(scope, receive, send)
+        path: str = scope["path"]
+        has_token = await self._has_token(HTTPConnection(scope))
+        is_open = path != _REPORT and not path.startswith("/api/")
+        if has_token or is_open or (path == _REPORT and self._has_cookie(Headers(scope=scope))):
+            await self.app(scope, receive, self._with_cookie(scope, send) if has_token else send)
             return
-        await self.app(scope, receive, self._with_cookie(send) if self._has_token(headers) else send)
-
-    def _refusal(self, path: str, headers: Headers) -> ErrorReply | None:
-        host = headers.get("host", "")
-        # DNS rebinding: another site's page whose name resolves to this machine must not get answers.
-        if self._hosts is not None and _hostname(host) not in self._hosts:
-            names = ", ".join(sorted(self._hosts))
-            return error_reply(400, f"this server does not go by the name {host!r}. Use one of: {names}.")
-        is_protected = path.startswith("/api/") or path == _REPORT
-        if not self._token or not is_protected or self._has_token(headers):
-            return None
-        if path == _REPORT and self._has_cookie(headers):
-            return None
-        return error_reply(
+        reply = error_reply(
             401, "this server requires a token. Send the header Authorization: Bearer TOKEN", WWW_Authenticate="Bearer"
         )
+        await reply.response()(scope, receive, send)
 
-    def _has_token(self, headers: Headers) -> bool:
-        given = headers.get("authorization", "").removeprefix("Bearer ").encode()
-        return bool(self._token) and hmac.compare_digest(given, self._token)
+    async def _has_token(self, request: HTTPConnection) -> bool:
+        given = await bearer(request)
+        # Headers are bytes, which Starlette decodes as Latin-1.
+        return given is not None and hmac.compare_digest(given.credentials.encode("latin-1"), self._token)
 
     def _has_cookie(self, headers: Headers) -> bool:
-        cookies = dict(part.strip().partition("=")[::2] for part in headers.get("cookie", "").split(";"))
-        return hmac.compare_digest(cookies.get(_REPORT_COOKIE, "").encode(), self._cookie.encode())
+        given = cookie_parser(headers.get("cookie", "")).get(_REPORT_COOKIE, "")
+        return hmac.compare_digest(given.encode(), self._cookie.encode())
 
-    def _with_cookie(self, send: Send) -> Send:
+    def _with_cookie(self, scope: Scope, send: Send) -> Send:
         cookie = f"{_REPORT_COOKIE}={self._cookie}; Path={_REPORT}; HttpOnly; SameSite=Strict"
+        if scope["scheme"] == "https":  # a proxy says so
+            cookie += "; Secure"
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -209,8 +214,11 @@ class AccessMiddleware:
         return send_with_cookie
 
 
-class BodyLimitMiddleware:
-    """Reads the whole body before anything else happens, and refuses one that is too large or too slow."""
+class BodyMiddleware:
+    """Reads the whole body first, refuses one that is too large or too slow, and drops the work of who has left.
+
+    Starlette's RequestBodyLimitMiddleware knows no time, and neither it nor uvicorn ends a request whose client left.
+    """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app, self._limits = app, limits
@@ -223,10 +231,11 @@ class BodyLimitMiddleware:
         body = await self._read(Headers(scope=scope), receive)
         if isinstance(body, ErrorReply):
             await body.response()(scope, receive, send)
-        else:
-            await self.app(scope, _replayed(body, receive), send)
+        elif body is not None:
+            await self._pass_on(scope, body, receive, send)
 
-    async def _read(self, headers: Headers, receive: Receive) -> bytes | ErrorReply:
+    async def _read(self, headers: Headers, receive: Receive) -> bytes | ErrorReply | None:
+        """The body, a refusal, or None if the client left."""
         limits = self._limits
         too_large = error_reply(
             413, f"the request has more than {limits.body_bytes:,} bytes, which is the limit. Send less at once."
@@ -234,46 +243,60 @@ class BodyLimitMiddleware:
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > limits.body_bytes:
             return too_large
-        parts, size = [], 0
+        body = bytearray()
         try:
             async with asyncio.timeout(limits.body_seconds):
                 while True:
                     message = await receive()
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > limits.body_bytes:
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > limits.body_bytes:
                         return too_large
                     if not message.get("more_body", False):
-                        return b"".join(parts)
+                        return bytes(body)
         except TimeoutError:
             return error_reply(
                 408, f"the request did not arrive completely within {limits.body_seconds:g} seconds. Send it faster."
             )
 
+    async def _pass_on(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Let the request be answered for as long as its client is there."""
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        leaving, is_sent = asyncio.ensure_future(receive()), False
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Receives the whole body first, then whatever else comes."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        async def receive_replayed() -> Message:
+            return messages.pop() if messages else await asyncio.shield(leaving)
 
-    async def receive_replayed() -> Message:
-        return messages.pop() if messages else await receive()
+        async def send_noted(message: Message) -> None:
+            nonlocal is_sent
+            is_sent = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
 
-    return receive_replayed
-
-
-def _hostname(host: str) -> str | None:
-    """The name in a Host header, without the port."""
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
-
-
-def allowed_hosts(host: str) -> frozenset[str] | None:
-    """The names that clients may use for a server on `host`; None: any, because it listens on every address."""
-    return None if host in ("0.0.0.0", "::") else frozenset({*_LOOPBACK, host.lower()})  # noqa: S104
+        answering = asyncio.ensure_future(self.app(scope, receive_replayed, send_noted))
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if answering.done() or is_sent:  # a client whose answer is complete is said to have left, too
+                await answering
+        finally:
+            answering.cancel()
+            leaving.cancel()
+            await asyncio.wait({answering, leaving})
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`."""
-    return host in _LOOPBACK or host.startswith("127.")
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach an address."""
+    return _parsed(address).is_loopback
+
+
+def allowed_hosts(host: str) -> list[str]:
+    """The names that clients may use for a server on `host`; any if that is every address."""
+    with suppress(ValueError):  # a name
+        if _parsed(host).is_unspecified:
+            return ["*"]
+    return ["localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host]
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address:
+    parsed = ip_address(address.partition("%")[0])
+    return getattr(parsed, "ipv4_mapped", None) or parsed

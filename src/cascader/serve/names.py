@@ -1,15 +1,14 @@
 """Entities and relations by name: resolving what clients type, searching, and what can be asked about an entity."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from cascader.errors import UnknownNameError
 from cascader.graph import Entity, FloatArray, IntArray, KnowledgeGraph, Relation, Side
-from cascader.graph.names import fold
+from cascader.graph.names import CLOSEST, fold
 
 _SIDES: tuple[Side, ...] = ("tail", "head")
 
@@ -28,38 +27,39 @@ class Names:
     def __init__(self, kg: KnowledgeGraph) -> None:
         self._kg = kg
 
-    def entity(self, text: str) -> int:
-        """The index of the entity with this id or name."""
-        return _resolve(self._kg.entity_index, text, lambda: self._unique_entities)
+    def entity(self, text: str, closest: int = CLOSEST) -> int:
+        """The index of the entity with this id or name; if there is none, the error suggests `closest` names."""
+        return _resolve(self._kg.entity_index, self._kg.entities, text, closest)
 
-    def relation(self, text: str) -> int:
-        """The index of the relation with this id or name."""
-        return _resolve(self._kg.relation_index, text, lambda: self._unique_relations)
+    def relation(self, text: str, closest: int = CLOSEST) -> int:
+        """The index of the relation with this id or name; if there is none, the error suggests `closest` names."""
+        return _resolve(self._kg.relation_index, self._kg.relations, text, closest)
 
-    def triple(self, head: str, relation: str, tail: str) -> tuple[int, int, int]:
+    def triple(self, head: str, relation: str, tail: str, closest: int = CLOSEST) -> tuple[int, int, int]:
         """The indices of a triple."""
-        return self.entity(head), self.relation(relation), self.entity(tail)
-
-    @cached_property
-    def _unique_entities(self) -> dict[str, str]:
-        return _unique_names(self._kg.entities)
-
-    @cached_property
-    def _unique_relations(self) -> dict[str, str]:
-        return _unique_names(self._kg.relations)
+        return self.entity(head, closest), self.relation(relation, closest), self.entity(tail, closest)
 
 
-def _resolve(index: Callable[[str], int], text: str, names: Callable[[], dict[str, str]]) -> int:
+class _Index(Protocol):
+    """Finds something by id or name."""
+
+    def __call__(self, text: str, *, closest: int) -> int: ...
+
+
+def _resolve(index: _Index, things: Sequence[Entity] | Sequence[Relation], text: str, closest: int) -> int:
     try:
-        return index(text)
+        return index(text, closest=closest)
     except UnknownNameError as error:
-        raise UnknownNameError(str(error), [names().get(id_, id_) for id_ in error.candidates]) from None
+        candidates = [_unique_name(index, things[index(id_, closest=0)]) for id_ in error.candidates]
+        raise UnknownNameError(str(error), candidates) from None
 
 
-def _unique_names(things: Sequence[Entity] | Sequence[Relation]) -> dict[str, str]:
-    """By id, the names that nothing else goes by."""
-    counts = Counter(folded for thing in things for folded in {fold(thing.name), fold(thing.id)})
-    return {thing.id: thing.name for thing in things if counts[fold(thing.name)] == 1}
+def _unique_name(index: _Index, thing: Entity | Relation) -> str:
+    """The name of a thing if nothing else goes by it, otherwise its id."""
+    try:
+        return thing.name if index(thing.name, closest=0) == index(thing.id, closest=0) else thing.id
+    except UnknownNameError:
+        return thing.id
 
 
 class EntitySearch:

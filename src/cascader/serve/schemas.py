@@ -10,14 +10,18 @@ from cascader.graph import Side
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that a request may contain or wait for."""
+    """The most that a request may contain or wait for, and that clients may have open."""
 
     body_bytes: int = 1 << 20
     batch_questions: int = 100
+    batch_answers: int = 10_000  # `top` of all questions of a batch together
     classify_triples: int = 1000
-    seconds: float = 30.0  # until a request is answered or refused
-    body_seconds: float = 10.0  # until a request has arrived completely
+    seconds: float = 30.0  # until a request is answered or refused, and until its answer is taken
+    header_seconds: float = 10.0  # until the first line and the headers of a request have arrived
+    body_seconds: float = 10.0  # until the rest has
     waiting: int = 1000  # questions of all clients together
+    connections: int = 512
+    client_connections: int = 128  # of one address, which may be a proxy's
 
 
 _LIMITS = Limits()
@@ -31,6 +35,16 @@ class _Request(BaseModel):
     """What a client sends; an unknown field is an error, since it is likely a typo."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_other_field(cls, given: object) -> object:
+        """Report one unknown field: an error for each of a hundred thousand would take most of a second."""
+        if isinstance(given, dict) and (
+            unknown := next((name for name in given if name not in cls.model_fields), None)
+        ):
+            raise ValueError(f"there is no field {str(unknown)[:100]!r}")
+        return given
 
 
 class QuestionBudget(_Request):
@@ -71,13 +85,20 @@ class Question(_Request):
 class QuestionBatch(_Request):
     """Several questions."""
 
-    questions: list[Question] = Field(min_length=1, max_length=_LIMITS.batch_questions)
+    questions: list[Question] = Field(min_length=1, max_length=_LIMITS.batch_questions, fail_fast=True)
+
+    @model_validator(mode="after")
+    def _asks_for_few_answers(self) -> Self:
+        answers = sum(question.top for question in self.questions)
+        if answers > _LIMITS.batch_answers:
+            raise ValueError(f"asks for {answers:,} answers in all, of at most {_LIMITS.batch_answers:,}: lower top")
+        return self
 
 
 class TripleBatch(_Request):
     """Triples by id or name: head, relation, tail."""
 
-    triples: list[tuple[Text, Text, Text]] = Field(min_length=1, max_length=_LIMITS.classify_triples)
+    triples: list[tuple[Text, Text, Text]] = Field(min_length=1, max_length=_LIMITS.classify_triples, fail_fast=True)
 
 
 # Responses.

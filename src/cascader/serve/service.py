@@ -1,48 +1,35 @@
-"""Questions in, answers out: resolves names and budgets, answers in one thread, and adds the texts that were read."""
+"""Questions in, answers out: resolves names and budgets, and answers in one thread."""
 
 import asyncio
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import asdict, dataclass
-from functools import lru_cache
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
-from cascader.cascade import Deadline, Trace
+from cascader.cascade import Deadline
 from cascader.display import no_progress
 from cascader.errors import CascaderError, DataError, UnknownNameError
-from cascader.graph import Entity, IntArray, Queries
-from cascader.models.text.text_model import phrase_of, text_of
-from cascader.runs import Prediction, Predictions, Predictor, Run, TierReason, Verdict
-from cascader.serve.batcher import Batcher, Batching, LateError
+from cascader.graph import Entity, Queries
+from cascader.graph.names import CLOSEST
+from cascader.runs import Predictions, Predictor, Run, Verdict
+from cascader.serve.batcher import Batcher, Batching, Check, LateError
 from cascader.serve.budget_levels import BudgetLevel, CountingScorer, budget_levels, within_pairs, within_seconds
 from cascader.serve.middleware import reply_to
 from cascader.serve.names import Names
-from cascader.serve.schemas import (
-    Answer,
-    AnswerCost,
-    Answers,
-    EntitySummary,
-    ErrorResponse,
-    Limits,
-    Named,
-    Question,
-    QuestionText,
-    ReasonGiven,
-    ResolvedQuestion,
-    TraceStep,
-    TripleVerdict,
-    Verdicts,
-)
+from cascader.serve.responses import EncodedAnswers, ResolvedQuery, ResponseBuilder
+from cascader.serve.schemas import ErrorResponse, Limits, Question, TripleVerdict, Verdicts
 
 #: Triples that are judged in one go, before other clients get their turn.
 _TRIPLES_PER_BLOCK = 20
-_MAX_KNOWN = 100
-_CACHED_TEXTS = 20_000
-#: Answers to a question that are explained, if it asks why; each takes some milliseconds.
-_MOST_EXPLAINED = 100
+#: Few, so that the event loop and the models get their turn; whoever finds them busy waits.
+_LOOKUP_THREADS = 3
+_SECONDS_TO_CLOSE = 1.0
+_ASK_ALONE = "Search for it at /api/entities, or ask /api/answer, to get the closest names."
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,20 +40,6 @@ class BatchKey:
     with_known: bool
     why: bool = False
     alone: object = None
-
-
-@dataclass(frozen=True, eq=False)
-class ResolvedQuery:
-    """A question by indices."""
-
-    anchor: int
-    relation: int
-    predicts_tail: bool
-    top: int
-    started: float
-    seconds: float | None  # that it may take, counted from `started`
-    new: Entity | None
-    why: bool  # its answers are to be explained
 
 
 class QueryService:
@@ -80,29 +53,49 @@ class QueryService:
         self._judge = run.with_threshold(best) if best.calibration is not None else None
         self._responses = ResponseBuilder(run)
         self._counting = _counting_scorers(self.levels)
+        self._lookups = ThreadPoolExecutor(_LOOKUP_THREADS, "lookups")
         self._batcher = Batcher(self._work, self._most, batching, limits.waiting)
+
+    @property
+    def waiting(self) -> int:
+        """The number of questions that wait."""
+        return len(self._batcher)
+
+    def stop(self) -> None:
+        """Finish the current block, and refuse everything else."""
+        self._batcher.stop()
 
     def close(self) -> None:
         """Stop answering, and write new scores into the run."""
-        self._batcher.close()
+        self._batcher.close(_SECONDS_TO_CLOSE)
+        self._lookups.shutdown(wait=False, cancel_futures=True)
         for scorer in self._counting:
             scorer.write()
 
-    # Asking, in the event loop.
+    # Asking, in the event loop. Whoever leaves cancels what runs here, and with it what was waiting or computed.
 
-    async def answer(self, question: Question) -> Answers:
+    async def answer(self, question: Question) -> EncodedAnswers:
         """Answer a question."""
-        key, query = await asyncio.to_thread(self._resolve, question)
-        answers: Answers = await self._in_time(self._batcher.submit(key, query), query.started)
-        return answers
-
-    async def answer_batch(self, questions: Sequence[Question]) -> list[Answers | ErrorResponse]:
-        """Answer several questions; an error in one does not affect the others."""
-        return list(await asyncio.gather(*(self._answer_or_error(question) for question in questions)))
-
-    async def _answer_or_error(self, question: Question) -> Answers | ErrorResponse:
+        started = time.monotonic()
         try:
-            return await self.answer(question)
+            key, query = self._resolve(question, started, closest=0)
+        except UnknownNameError:  # close names take a while to find, so a thread does that
+            key, query = await self.lookup(self._resolve, question, started, CLOSEST)
+        return await self._answered(key, query, started)
+
+    async def answer_batch(self, questions: Sequence[Question]) -> list[EncodedAnswers | ErrorResponse]:
+        """Answer several questions; an error in one does not affect the others."""
+        started = time.monotonic()
+        resolved = await self.lookup(self._resolve_each, questions, started)
+        return list(await asyncio.gather(*(self._answered_or_error(each, started) for each in resolved)))
+
+    async def _answered_or_error(
+        self, resolved: tuple[BatchKey, ResolvedQuery] | UnknownNameError, started: float
+    ) -> EncodedAnswers | ErrorResponse:
+        try:
+            if isinstance(resolved, UnknownNameError):
+                raise resolved
+            return await self._answered(*resolved, started)
         except CascaderError as error:
             return reply_to(error).body
 
@@ -114,38 +107,73 @@ class QueryService:
                 f"{self.kg.name} has no valid triples, so there are no probabilities to judge by. Hold some out, and "
                 "fit again."
             )
-        rows = await asyncio.to_thread(self._indices, triples)
+        rows = await self.lookup(self._indices, triples)
         key = BatchKey(len(self.levels) - 1, with_known=False, alone="verdicts")
         found: list[Verdict] = []
         for start in range(0, len(rows), _TRIPLES_PER_BLOCK):  # in between, other clients get their answers
-            part = rows[start : start + _TRIPLES_PER_BLOCK]
-            found += await self._in_time(self._batcher.submit(key, part), started)
+            found += await self._answered(key, rows[start : start + _TRIPLES_PER_BLOCK], started)
         threshold = self._judge.calibration.threshold
         assert threshold is not None  # noqa: S101 - run.with_threshold has chosen one
         verdicts = [TripleVerdict.model_validate(verdict) for verdict in found]
         return Verdicts(verdicts=verdicts, threshold=threshold.probability)
 
-    async def _in_time(self, future: Future[Any], started: float) -> Any:  # noqa: ANN401 - what the future holds
-        left = self._limits.seconds - (time.monotonic() - started)
+    async def lookup(self, function: Callable[..., T], *given: object) -> T:
+        """Look something up in one of a few threads."""
+        async with self._in_time(time.monotonic()):
+            return await asyncio.get_running_loop().run_in_executor(self._lookups, function, *given)
+
+    async def _answered(self, key: BatchKey, item: object, started: float) -> Any:  # noqa: ANN401 - what work returns
+        job = self._batcher.submit(key, item)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), max(left, 0.001))
+            async with self._in_time(started):
+                return await asyncio.wrap_future(job.future)
+        finally:
+            job.abandon()
+
+    @asynccontextmanager
+    async def _in_time(self, started: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout_at(started + self._limits.seconds):
+                yield
         except TimeoutError:
             raise LateError(
                 f"no answer within {self._limits.seconds:g} seconds, which is the limit. Ask for less at once, use a "
                 "smaller budget, or try again later."
             ) from None
 
-    def _resolve(self, question: Question) -> tuple[BatchKey, ResolvedQuery]:
-        relation = self.names.relation(question.relation)
+    # Resolving names.
+
+    def _resolve(self, question: Question, started: float, closest: int) -> tuple[BatchKey, ResolvedQuery]:
+        relation = self.names.relation(question.relation, closest)
         new = None
         if question.new is not None:
             new = Entity(f"new:{question.new.name}", question.new.name, question.new.description)
-        anchor = 0 if question.entity is None else self.names.entity(question.entity)
+        anchor = 0 if question.entity is None else self.names.entity(question.entity, closest)
         pairs, seconds = (None, None) if question.budget is None else (question.budget.pairs, question.budget.seconds)
         alone = object() if new is not None or seconds is not None else None
-        asks_tail, started = question.side == "tail", time.monotonic()
+        asks_tail = question.side == "tail"
         query = ResolvedQuery(anchor, relation, asks_tail, question.top, started, seconds, new, question.why)
         return BatchKey(self._level(pairs, seconds), question.with_known, question.why, alone), query
+
+    def _resolve_each(
+        self, questions: Sequence[Question], started: float
+    ) -> list[tuple[BatchKey, ResolvedQuery] | UnknownNameError]:
+        found: list[tuple[BatchKey, ResolvedQuery] | UnknownNameError] = []
+        for question in questions:
+            try:
+                found.append(self._resolve(question, started, closest=0))
+            except UnknownNameError as error:
+                found.append(UnknownNameError(f"{error} {_ASK_ALONE}", error.candidates))
+        return found
+
+    def _indices(self, triples: Sequence[tuple[str, str, str]]) -> list[tuple[int, int, int]]:
+        rows = []
+        for number, triple in enumerate(triples, start=1):
+            try:
+                rows.append(self.names.triple(*triple, closest=0))
+            except UnknownNameError as error:
+                raise UnknownNameError(f"triple {number}: {error} {_ASK_ALONE}", error.candidates) from None
+        return rows
 
     def _level(self, pairs: float | None, seconds: float | None) -> int:
         """The place of the best level within both budgets."""
@@ -156,15 +184,6 @@ class QueryService:
             fitting.append(within_seconds(self.levels, seconds))
         return min(fitting)
 
-    def _indices(self, triples: Sequence[tuple[str, str, str]]) -> list[tuple[int, int, int]]:
-        rows = []
-        for number, triple in enumerate(triples, start=1):
-            try:
-                rows.append(self.names.triple(*triple))
-            except UnknownNameError as error:
-                raise UnknownNameError(f"triple {number}: {error}", error.candidates) from None
-        return rows
-
     # Answering, in the batcher's thread.
 
     def _most(self, key: BatchKey) -> int:
@@ -174,17 +193,19 @@ class QueryService:
         at_once = int(self._batching.block_seconds / max(self.levels[key.level].predicted_seconds, 1e-9))
         return max(1, min(self._batching.most, at_once))
 
-    def _work(self, key: BatchKey, items: list[Any]) -> list[Any]:
+    def _work(self, key: BatchKey, items: list[Any], check: Check) -> list[Any]:
+        for scorer in self._counting:
+            scorer.check = check
         with no_progress():
             if key.alone == "verdicts":
                 return [self._verdicts(rows) for rows in items]
-            return self._answers(key, items)
+            return self._answers(key, items, check)
 
     def _verdicts(self, rows: list[tuple[int, int, int]]) -> list[Verdict]:
         assert self._judge is not None  # noqa: S101 - `classify` has checked
         return self._judge.judge(np.array(rows, dtype=np.int32))
 
-    def _answers(self, key: BatchKey, asked: list[ResolvedQuery]) -> list[Answers]:
+    def _answers(self, key: BatchKey, asked: list[ResolvedQuery], check: Check) -> list[EncodedAnswers]:
         level = self.levels[key.level]
         predictor = self._predictor(level, asked[0])
         questions, question_of = _queries(asked).unique()
@@ -195,10 +216,8 @@ class QueryService:
         read = self._pairs_read(questions, found, predictor)
         known = predictor.known_of(questions)
         return [
-            self._responses.answers(
-                query, level, found[place], known[place], read[place], time.monotonic() - query.started
-            )
-            for query, place in zip(asked, question_of.tolist(), strict=True)
+            EncodedAnswers.of(self._responses.answers(query, level, found[i], known[i], read[i], check))
+            for query, i in zip(asked, question_of.tolist(), strict=True)
         ]
 
     def _predictor(self, level: BudgetLevel, query: ResolvedQuery) -> Predictor:
@@ -231,84 +250,3 @@ def _queries(asked: Sequence[ResolvedQuery]) -> Queries:
 def _counting_scorers(levels: Sequence[BudgetLevel]) -> list[CountingScorer]:
     scorers = [tier.scorer for level in levels for tier in level.predictor.cascade.tiers]
     return list({id(scorer): scorer for scorer in scorers if isinstance(scorer, CountingScorer)}.values())
-
-
-class ResponseBuilder:
-    """Builds responses; used by one thread only, because tokenizers are not thread-safe."""
-
-    def __init__(self, run: Run) -> None:
-        self._kg = run.kg
-        self._language = {name: model for name, model in run.tiers.items() if hasattr(model, "as_read")}
-        self._read = lru_cache(_CACHED_TEXTS)(self._as_read)
-
-    def answers(
-        self,
-        query: ResolvedQuery,
-        level: BudgetLevel,
-        found: Predictions,
-        known: IntArray,
-        pairs_read: int,
-        seconds: float,
-    ) -> Answers:
-        """The response to a question; `known` are the answers that the graph already has."""
-        return Answers(
-            question=self._question(query),
-            answers=[
-                self._answer(prediction, query.why and place < _MOST_EXPLAINED)
-                for place, prediction in enumerate(found[: query.top])
-            ],
-            known=[EntitySummary.model_validate(self._kg.entities[place]) for place in known[:_MAX_KNOWN]],
-            known_count=len(known),
-            read=self._question_text(query, level),
-            cost=AnswerCost(
-                pairs_read=pairs_read,
-                pairs_from_store=found.pairs - pairs_read,
-                seconds=seconds,
-                tiers=level.tiers,
-                complete=found.complete,
-                valid_mrr=None if query.new else level.valid_mrr,  # valid has no questions about new entities
-            ),
-        )
-
-    def _question(self, query: ResolvedQuery) -> ResolvedQuestion:
-        return ResolvedQuestion(
-            anchor=EntitySummary.model_validate(self._anchor(query)),
-            relation=Named.model_validate(self._kg.relations[query.relation]),
-            side="tail" if query.predicts_tail else "head",
-            is_new=query.new is not None,
-        )
-
-    def _anchor(self, query: ResolvedQuery) -> Entity:
-        return query.new or self._kg.entities[query.anchor]
-
-    def _question_text(self, query: ResolvedQuery, level: BudgetLevel) -> QuestionText:
-        phrase = phrase_of(self._kg.relations[query.relation].name, query.predicts_tail)
-        return QuestionText(
-            question=f"{phrase} | {self._read(self._anchor(query))}",
-            of=", ".join(name for name in level.tiers if name in self._language),
-        )
-
-    def _answer(self, prediction: Prediction, is_explained: bool) -> Answer:
-        return Answer(
-            **prediction.entity._asdict(),
-            rank=prediction.rank,
-            probability=prediction.probability,
-            score=prediction.score,
-            is_known=prediction.is_known,
-            reasons=[_reason_given(reason) for reason in prediction.reasons] if is_explained else [],
-            trace=[_trace_step(trace) for trace in prediction.trace],
-            read=self._read(prediction.entity),
-        )
-
-    def _as_read(self, entity: Entity) -> str:
-        """The text as the tier that reads furthest reads it; all of it if no tier reads."""
-        text = text_of(entity)
-        return max((model.as_read(text) for model in self._language.values()), key=len, default=text)
-
-
-def _reason_given(reason: TierReason) -> ReasonGiven:
-    return ReasonGiven(**reason.as_dict(), words=reason.in_words())
-
-
-def _trace_step(trace: Trace) -> TraceStep:
-    return TraceStep(**asdict(trace), words=trace.in_words())

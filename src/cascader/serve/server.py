@@ -1,0 +1,145 @@
+"""The process: a socket, signals, a log, and an end in time whatever still runs."""
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from cascader.errors import SettingsError
+from cascader.runs import load_run
+from cascader.serve.app import create_app
+from cascader.serve.batcher import Batching
+from cascader.serve.connections import LINGERING, Connection
+from cascader.serve.middleware import is_loopback, request_log
+from cascader.serve.schemas import Limits
+from cascader.serve.service import QueryService
+
+#: Told to end, the server gives those who are being answered this long, and then itself: five seconds in all.
+_GRACE_SECONDS, _MOST_SECONDS = 2, 4.5
+_WATCH_SECONDS = 0.1
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
+#: How long a thread may keep the others waiting: a fifth of Python's own, because health must be answered at any time.
+_SWITCH_SECONDS = 0.001
+
+
+def serve(
+    folder: Path,
+    *,
+    host: str,
+    port: int,
+    token: str,
+    ready: Callable[[str], None],
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
+    batching: Batching = Batching(),  # noqa: B008 - likewise
+) -> None:
+    """Serve a run until SIGINT or SIGTERM; `ready` gets the address once connections are accepted."""
+    _check_token(token)
+    with _bound(host, port) as listener, _exit_on_signals():
+        address, number = listener.getsockname()[:2]
+        if not is_loopback(address) and not token:
+            raise SettingsError(
+                f"other machines can reach {host}, so anyone there could ask. Set --token TOKEN, or serve on 127.0.0.1."
+            )
+        name = address if address in _EVERYWHERE else host
+        app = create_app(load_run(folder), host=name, token=token, limits=limits, batching=batching)
+        _log_requests()
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        # The socket listens already: whoever connects before uvicorn runs is answered a moment later.
+        ready(f"http://{f'[{host}]' if ':' in host else host}:{number}/")
+        asyncio.run(_until_told(uvicorn.Server(_config(app, limits)), listener, app.state.service))
+
+
+def _check_token(token: str) -> None:
+    if not token.isprintable() or token != token.strip():
+        raise SettingsError("the token has spaces around it, or characters that a header cannot have. Choose another.")
+
+
+def _config(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=limits.connections + LINGERING + 1,  # connections of ours are fewer, so it is a second bolt
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+
+
+async def _until_told(server: uvicorn.Server, listener: socket.socket, service: QueryService) -> None:
+    """Serve until a signal comes; then send away who waits, so that who is being answered has the time that is left."""
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.should_exit and not serving.done():
+        await asyncio.sleep(_WATCH_SECONDS)
+    _end_in_time()
+    service.stop()
+    await serving
+
+
+def _end_in_time() -> None:
+    """End the process if something keeps it from ending: files are whole or absent at any time."""
+    timer = threading.Timer(_MOST_SECONDS, _end_now)
+    timer.daemon = True
+    timer.start()
+
+
+def _end_now() -> None:
+    request_log.warning(json.dumps({"error": f"ended with work unfinished after {_MOST_SECONDS:g} seconds"}))
+    os._exit(0)
+
+
+@contextlib.contextmanager
+def _exit_on_signals() -> Iterator[None]:
+    """Make SIGINT and SIGTERM a normal exit: before uvicorn runs, and when it raises them again after its shutdown."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda *_: sys.exit(0)) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    """Bind the socket before models are loaded, so that a port in use is reported at once."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise SettingsError(
+            f"{host!r} and port {port} are not a valid address: {error}. Use --host 127.0.0.1."
+        ) from error
+    # asyncio turns Nagle's delay off only for sockets that name their protocol; else each answer would wait 40 ms.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+            listener.listen()  # else two servers could bind the port, and only one of them listen
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                reason = f"port {port} of {host} is in use. Choose another with --port, or --port 0 for any"
+            else:
+                reason = f"cannot listen on port {port} of {host}: {error.strerror}. Choose another --host or --port"
+            raise SettingsError(f"{reason}.") from error
+        yield listener
+
+
+def _log_requests() -> None:
+    """Log one line of JSON per request to standard error; uvicorn itself logs only warnings."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    request_log.handlers, request_log.propagate = [handler], False
+    request_log.setLevel(logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
