@@ -2,13 +2,17 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 
 import cascader
@@ -18,9 +22,10 @@ from cascader.models.plausibility import Plausibility
 from cascader.models.rules import Rules
 from cascader.models.similarity import Similarity
 from cascader.models.text import CrossEncoder, DualEncoder
-from cascader.runs import load_run
-from cascader.serve import create_app
+from cascader.runs import Predictor, load_run
+from cascader.serve import Limits, create_app
 from cascader.serve.budget_levels import budget_levels
+from cascader.serve.server import _config
 from tests.cli.conftest import run  # noqa: F401 - a fixture
 from tests.conftest import accept_every_gain
 
@@ -92,6 +97,42 @@ def plain(plain_folder):
     """A client of the run with an embedding alone."""
     with client_of(plain_folder) as client:
         yield client
+
+
+@contextmanager
+def served(loaded, limits=Limits(), **settings):  # noqa: B008 - a frozen value
+    """The run at an address, from a thread of its own."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(_config(create_app(loaded, limits=limits, **settings), limits))
+    thread = threading.Thread(target=server.run, args=[[listener]], daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+class HeldUp:
+    """Holds the thread that computes in its first answer, until it may go on; remembers what was computed."""
+
+    def __init__(self, patch):
+        self.has_begun, self.goes_on, self.asked, answer = threading.Event(), threading.Event(), [], Predictor.answer
+
+        def answer_later(predictor, queries, **options):
+            self.has_begun.set()
+            assert self.goes_on.wait(60)
+            self.asked.append(queries.anchors.tolist())
+            return answer(predictor, queries, **options)
+
+        patch.setattr(Predictor, "answer", answer_later)
+
+
+@pytest.fixture
+def held_up(monkeypatch):
+    """What computes for a server that is made afterwards, once it is asked, waits until it may go on."""
+    return lambda: HeldUp(monkeypatch)
 
 
 @contextmanager

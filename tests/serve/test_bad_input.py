@@ -2,12 +2,15 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from fastapi.testclient import TestClient
 
+from cascader.graph import NameIndex, names
 from cascader.runs import Predictor, load_run
 from cascader.serve import Limits, create_app
+from cascader.serve.middleware import allowed_hosts, is_loopback
 from tests.serve.conftest import client_of
 
 JSON = {"content-type": "application/json"}
@@ -104,6 +107,50 @@ def test_more_than_a_thousand_triples_are_too_many(plain):
     refused(plain.post("/api/classify", json={"triples": [["e0", "of"]]}), 422)
 
 
+def test_more_answers_in_a_batch_than_memory_has_room_for_are_too_many(plain):
+    questions = [{"entity": "e0", "relation": "of", "top": 1000}] * 11
+    body = refused(plain.post("/api/batch", json={"questions": questions}), 422)
+    assert "asks for 11,000 answers in all, of at most 10,000" in body["error"]
+
+
+def test_a_hundred_names_that_are_long_once_folded_are_compared_with_no_other(plain, monkeypatch):
+    """300 KB: each took seconds to compare with all others, and nothing else was answered meanwhile."""
+    monkeypatch.setattr(names, "_similar", lambda folded, *_: pytest.fail(f"compared {len(folded):,} characters"))
+    text = "\ufdfa" * 1000
+    questions = [{"entity": text, "relation": "of"}] * 100
+    content = json.dumps({"questions": questions}, ensure_ascii=False).encode()
+    assert len(content) > 300_000
+    answers = plain.post("/api/batch", content=content, headers=JSON).json()["answers"]
+    assert len(answers) == 100
+    assert all("no entity is called" in answer["error"] and answer["suggestions"] == [] for answer in answers)
+    refused(plain.post("/api/answer", json=questions[0]), 404)
+    refused(plain.get("/api/entity", params={"id": text}), 404)
+    assert plain.get("/api/entities", params={"q": text}).json()["total"] == 0
+
+
+def test_close_names_are_looked_for_within_the_time_limit(plain_folder, monkeypatch):
+    monkeypatch.setattr(NameIndex, "closest", lambda *_: time.sleep(1) or [])
+    with client_of(plain_folder, limits=Limits(seconds=0.05)) as client:
+        for response in (
+            client.post("/api/answer", json={"entity": "aple", "relation": "of"}),
+            client.get("/api/entity", params={"id": "aple"}),
+            client.get("/api/entities", params={"q": "aple"}),
+        ):
+            assert "no answer within 0.05 seconds" in refused(response, 503)["error"]
+
+
+def test_of_many_errors_the_first_is_said(plain):
+    """An error for each of a hundred thousand fields kept everyone waiting for most of a second."""
+    many = {f"field {i}": 1 for i in range(10_000)}
+    body = refused(plain.post("/api/answer", json=many), 422)
+    assert "there is no field 'field 0'" in body["error"]
+    body = refused(plain.post("/api/batch", json={"questions": [many] * 5}), 422)
+    assert body["error"].startswith("questions.0: there is no field 'field 0'")
+    for wrong in ({"entity": [[1, 2]] * 100_000}, {"entity": {str(i): i for i in range(10_000)}}, {"top": "x" * 10**5}):
+        body = refused(plain.post("/api/answer", json={"relation": "of", **wrong}), 422)
+        assert len(body["error"]) < 1000
+
+
 def test_a_new_entity_needs_a_tier_that_reads_texts(plain):
     body = refused(plain.post("/api/answer", json={"new": {"name": "pink"}, "relation": "of"}), 422)
     assert "has no dual encoder" in body["error"]
@@ -140,6 +187,55 @@ def test_the_page_and_the_description_of_the_api_want_no_token(plain_folder):
         assert client.get("/").status_code == 200
 
 
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_a_token_is_utf8_and_the_case_of_its_scheme_does_not_matter(plain_folder, scheme):
+    with client_of(plain_folder, token="schlüssel 🔑") as client:
+
+        def status(token):
+            return client.get("/api/health", headers={"Authorization": token}).status_code
+
+        assert status(f"{scheme} schlüssel 🔑".encode()) == 200
+        for wrong in (f"{scheme} schlüssel 🔑".encode("utf-16"), f"{scheme} schl\xfcssel".encode("latin-1"), b"schl"):
+            assert status(wrong) == 401
+
+
+def test_the_token_stands_in_the_description_of_the_api(plain_folder):
+    with client_of(plain_folder, token="secret") as client:
+        described = client.get("/openapi.json").json()
+    assert described["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
+    assert all(each["security"] for path in described["paths"].values() for each in path.values())
+
+
+def test_behind_a_proxy_with_a_certificate_the_cookie_is_for_https_only(plain_folder):
+    with client_of(plain_folder, token="secret") as client:
+        client.base_url = "https://localhost"
+        cookie = client.get("/api/health", headers={"Authorization": "Bearer secret"}).headers["set-cookie"]
+    assert cookie.endswith("; HttpOnly; SameSite=Strict; Secure")
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("128.0.0.1", False),
+        ("fe80::1%eth0", False),
+    ],
+)
+def test_an_address_says_whether_others_can_reach_it(address, expected):
+    assert is_loopback(address) is expected
+
+
+def test_a_server_on_every_address_goes_by_any_name_and_another_by_its_own():
+    assert allowed_hosts("0.0.0.0") == allowed_hosts("::") == ["*"]
+    assert "127.evil.example" in allowed_hosts("127.evil.example")
+    assert "[fe80::1]" in allowed_hosts("fe80::1")
+
+
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -165,14 +261,26 @@ def test_a_question_that_takes_too_long_is_given_up(plain_folder, monkeypatch):
         assert response.headers["retry-after"] == "5"
 
 
-def test_when_too_many_wait_the_next_is_sent_away(plain_folder):
-    questions = [{"entity": f"e{i % 16}", "relation": "of"} for i in range(100)]
-    with client_of(plain_folder, limits=Limits(waiting=1)) as client:
-        answers = client.post("/api/batch", json={"questions": questions}).json()["answers"]
-        busy = [answer["error"] for answer in answers if "error" in answer]
-        assert busy
-        assert all("1 questions are waiting already" in error for error in busy)
-        assert client.post("/api/answer", json=questions[0]).status_code == 200
+def test_when_too_many_wait_the_next_is_sent_away_and_health_is_answered(plain_folder, held_up):
+    question = {"entity": "e0", "relation": "of"}
+    with client_of(plain_folder, limits=Limits(waiting=5)) as client, ThreadPoolExecutor(64) as clients:
+        work = held_up()
+        try:
+            first = clients.submit(client.post, "/api/answer", json=question)
+            assert work.has_begun.wait(60)
+            others = [clients.submit(client.post, "/api/answer", json=question) for _ in range(63)]
+            while sum(other.done() for other in others) < 58:
+                time.sleep(0.01)
+            assert client.get("/api/health").json()["status"] == "ok"
+            assert "cascader_questions_waiting 5.0" in client.get("/api/metrics").text
+        finally:
+            work.goes_on.set()
+        assert first.result().status_code == 200
+        answers = [other.result() for other in others]
+        assert sorted(answer.status_code for answer in answers) == [200] * 5 + [503] * 58
+        sent_away = [answer for answer in answers if answer.status_code == 503]
+        assert all("5 questions are waiting already" in answer.json()["error"] for answer in sent_away)
+        assert {answer.headers["retry-after"] for answer in sent_away} == {"1"}
 
 
 def test_a_mistake_of_ours_is_no_traceback_for_the_client_but_one_in_the_log(plain_folder, caplog):

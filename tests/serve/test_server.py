@@ -111,6 +111,45 @@ def test_interrupted_it_ends_well_and_interrupted_again_at_once(plain_folder):
             connection.close()
 
 
+NEVER = """
+import sys, threading
+from pathlib import Path
+from cascader.runs import Predictor
+from cascader.serve import serve
+
+def ready(address):
+    print(address, flush=True)
+    Predictor.answer = lambda *given, **options: print("begun", flush=True) or threading.Event().wait()
+
+serve(Path(sys.argv[1]), host="127.0.0.1", port=0, token="", ready=ready)
+"""
+
+
+@pytest.mark.slow
+def test_told_to_end_it_ends_whatever_is_being_computed_and_says_so_to_all_who_wait(plain_folder):
+    """It waited for the models forever."""
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", NEVER, plain_folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process,
+        ThreadPoolExecutor(8) as clients,
+    ):
+        try:
+            address = process.stdout.readline().strip().rstrip("/")
+            asked = [clients.submit(fetch, f"{address}/api/answer", QUESTION) for _ in range(8)]
+            assert process.stdout.readline() == "begun\n"
+            assert fetch(f"{address}/api/health")[0] == 200
+            while "cascader_connections 9.0" not in urlopen(f"{address}/api/metrics", timeout=60).read().decode():
+                time.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
+        for status, body in (each.result() for each in asked):
+            assert status == 503
+            assert "shutting down" in body["error"]
+
+
 def test_small_answers_are_sent_at_once():
     """Without TCP_NODELAY, each would wait for a delayed acknowledgement."""
 
@@ -169,6 +208,21 @@ def test_other_machines_need_a_token(run, plain_folder):
     assert "--token" in err
 
 
+def test_a_name_is_no_address_of_this_machine_because_of_how_it_begins(run, plain_folder, monkeypatch):
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("0.0.0.0", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    code, err = serve(run, plain_folder, "--host", "127.evil.example", "--port", 0)
+    assert code == 2
+    assert "other machines can reach 127.evil.example" in err
+
+
+@pytest.mark.parametrize("token", [" ", "secret ", "sec\nret"])
+def test_a_token_that_no_header_can_have_is_refused(run, plain_folder, token):
+    code, err = serve(run, plain_folder, "--token", token)
+    assert code == 2
+    assert "the token has spaces around it" in err
+
+
 def test_an_address_that_is_none_is_an_error_in_one_sentence(run, plain_folder):
     code, err = serve(run, plain_folder, "--host", "no such host", "--token", "x")
     assert code == 2
@@ -181,7 +235,7 @@ def test_a_folder_without_a_run_is_an_error_in_one_sentence(run, tmp_path):
     assert "holds no complete run" in err
 
 
-@pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "prometheus_client"])
 def test_without_the_extra_it_says_how_to_install_it(run, plain_folder, monkeypatch, package):
     for name in [name for name in sys.modules if name.startswith("cascader.serve")]:
         monkeypatch.delitem(sys.modules, name)

@@ -83,7 +83,7 @@ def create_app(
     # DNS rebinding: another site's page whose name resolves to this machine must not get answers.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=allowed_hosts(host), www_redirect=False)
     app.add_middleware(RequestLogMiddleware, metrics=metrics)
-    app.add_middleware(ConnectionMiddleware)
+    app.add_middleware(ConnectionMiddleware, limits=limits)
     return app
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -132,10 +132,10 @@ def _client(transport: asyncio.Transport) -> str:
 
 
 class ConnectionMiddleware:
-    """Tells a connection when one of its requests begins and ends."""
+    """Tells a connection when one of its requests begins and ends, and that its client is to take what is sent."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self.app, self._seconds = app, limits.seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on."""
@@ -143,8 +143,16 @@ class ConnectionMiddleware:
         if connection is None:  # not a request, or another server than ours
             await self.app(scope, receive, send)
             return
+
+        async def send_in_time(message: Message) -> None:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await send(message)
+            except TimeoutError:
+                connection.transport.abort()
+
         connection.begin()
         try:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, send_in_time)
         finally:
             connection.end()

@@ -153,8 +153,8 @@ class RequestLogMiddleware:
                 await self._apology(error, line).response()(scope, receive, send_logged)
         finally:
             seconds = time.perf_counter() - started
-            route = getattr(scope.get("route"), "path", "other")  # Starlette's router has noted it
-            self._metrics.add(route, line["status"], seconds, **counts)
+            path = scope["path"] if "route" in scope else "other"  # no route of ours has a path with parameters
+            self._metrics.add(path, line["status"], seconds, **counts)
             request_log.info(json.dumps({**line, "ms": round(1000 * seconds, 2), **counts}))
 
     def _apology(self, error: BaseException, line: dict[str, Any]) -> ErrorReply:

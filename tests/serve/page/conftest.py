@@ -1,14 +1,10 @@
 """A small run with three tiers behind a server, and a browser to open its page in: all made once for this folder."""
 
 import shutil
-import threading
-import time
-from contextlib import contextmanager
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import uvicorn
 
 import cascader
 from cascader.graph import Entity, KnowledgeGraph, Relation
@@ -17,8 +13,8 @@ from cascader.models.plausibility import Plausibility
 from cascader.models.rules import Rules
 from cascader.models.similarity import Similarity
 from cascader.models.text import CrossEncoder, DualEncoder
-from cascader.serve import create_app
 from tests.conftest import accept_every_gain
+from tests.serve.conftest import served
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 HOSTILE = "<img src=x onerror='wasRun=1'>"  # short: the language models read only the beginning of a text
@@ -59,21 +55,6 @@ def drugs_run(tmp_path_factory, tiny_model):
     (folder / "report").mkdir()
     (folder / "report" / "report.html").write_text("<!DOCTYPE html><title>Report: drugs</title>")
     return run
-
-
-@contextmanager
-def served(run, **settings):
-    """The run at an address, from a thread of its own."""
-    server = uvicorn.Server(uvicorn.Config(create_app(run, **settings), port=0, log_config=None))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.02)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(timeout=10)
 
 
 @pytest.fixture(scope="package")

@@ -5,7 +5,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from tests.serve.page.conftest import HOSTILE, NARROW, QUESTION, WIDE, asked, served, settled
+from tests.serve.conftest import served
+from tests.serve.page.conftest import HOSTILE, NARROW, QUESTION, WIDE, asked, settled
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
 

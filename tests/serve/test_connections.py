@@ -1,0 +1,111 @@
+"""Connections to a server: how many, how long, and who keeps a place."""
+
+import socket
+from http.client import HTTPResponse
+
+import pytest
+
+from cascader.runs import load_run
+from cascader.serve import Limits
+from cascader.serve.connections import LINGERING
+from tests.serve.conftest import served
+
+REQUEST = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.fixture(scope="module")
+def run(plain_folder):
+    return load_run(plain_folder)
+
+
+def connected(address, sent=b"", source="127.0.0.1"):
+    host, port = address.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=60, source_address=(source, 0))
+    connection.sendall(sent)
+    return connection
+
+
+def heard(connection):
+    """All that the server says until it closes the connection."""
+    parts = []
+    try:
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    connection.close()
+    return b"".join(parts)
+
+
+def status(connection):
+    """The status of one answer, on a connection that stays open."""
+    with HTTPResponse(connection) as response:
+        response.begin()
+        response.read()
+    return response.status
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /api/he", REQUEST + b"X-Slow: a"])
+def test_a_request_whose_headers_never_end_is_given_up(run, sent):
+    with served(run, Limits(header_seconds=0.1)) as address:
+        assert heard(connected(address, sent)) == b""
+
+
+def test_the_next_request_of_a_connection_must_end_its_headers_too(run):
+    with served(run, Limits(seconds=0.5)) as address:
+        connection = connected(address, REQUEST + b"\r\n")
+        assert status(connection) == 200
+        connection.sendall(REQUEST)
+        assert heard(connection) == b""
+
+
+def test_who_does_not_take_its_answer_is_given_up(run):
+    asking = b"GET /api/entities?limit=100&q= HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000
+    with served(run, Limits(seconds=0.5)) as address:
+        host, port = address.removeprefix("http://").split(":")
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        connection.connect((host, int(port)))
+        connection.settimeout(30)
+        with pytest.raises(ConnectionError):
+            while True:
+                connection.sendall(asking)  # and never reads
+        connection.close()
+
+
+def test_a_client_has_only_so_many_connections_and_others_have_theirs(run):
+    with served(run, Limits(client_connections=2)) as address:
+        open_ones = [connected(address) for _ in range(2)]
+        refused = heard(connected(address, REQUEST + b"\r\n"))
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After: 1\r\n" in refused
+        assert b"too many connections are open" in refused
+        other = connected(address, REQUEST + b"\r\n", source="127.0.0.2")
+        assert status(other) == 200
+        open_ones.pop().close()
+        while not heard(connected(address, REQUEST + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200 "):
+            pass  # until the server has noticed that one is closed
+        for connection in [*open_ones, other]:
+            connection.close()
+
+
+def test_when_all_places_are_taken_the_oldest_that_asks_nothing_loses_its_own(run):
+    with served(run, Limits(connections=2)) as address:
+        first, second = connected(address, b"GET "), connected(address, REQUEST + b"\r\n")
+        assert status(second) == 200
+        asking = connected(address, REQUEST + b"\r\n")
+        assert status(asking) == 200
+        assert heard(first) == b""
+        second.sendall(REQUEST + b"\r\n")
+        assert status(second) == 200  # it keeps its place, because it was the younger one
+        for connection in (second, asking):
+            connection.close()
+
+
+def test_of_too_many_only_some_hear_why(run):
+    with served(run, Limits(client_connections=1)) as address:
+        keeping = connected(address)
+        heard_by = [heard(each) for each in [connected(address) for _ in range(LINGERING + 50)]]
+        assert sum(each.startswith(b"HTTP/1.1 503 ") for each in heard_by) >= 1
+        assert all(each == b"" or each.startswith(b"HTTP/1.1 503 ") for each in heard_by)
+        keeping.close()
