@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, FastAPI, Query, Request, Security
 from fastapi.responses import FileResponse, PlainTextResponse, Response
+from fastapi.security import HTTPBearer
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 
@@ -25,7 +26,6 @@ from cascader.serve.middleware import (
     BodyMiddleware,
     RequestLogMiddleware,
     allowed_hosts,
-    bearer,
     error_reply,
     install_error_handlers,
 )
@@ -67,12 +67,13 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.service = service
+    security = [Security(HTTPBearer(auto_error=False))] if token else []
     metrics = Metrics()
     metrics.watch("cascader_questions_waiting", "Questions that wait.", lambda: service.waiting)
     metrics.watch("cascader_questions_waiting_limit", "Questions that may wait.", lambda: limits.waiting)
     metrics.watch("cascader_connections", "Open connections.", lambda: len(connections))
     for router in (_question_routes(service), _lookup_routes(service), _metrics_routes(metrics)):
-        app.include_router(router, prefix="/api", responses=_ERRORS, dependencies=[Security(bearer)] if token else [])
+        app.include_router(router, prefix="/api", responses=_ERRORS, dependencies=security)
     app.include_router(_page_routes(run), include_in_schema=False)
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False))
     install_error_handlers(app)

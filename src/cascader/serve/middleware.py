@@ -17,10 +17,9 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection, cookie_parser
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cascader.errors import CascaderError, StorageError, UnknownNameError
@@ -165,12 +164,11 @@ class RequestLogMiddleware:
         return error_reply(500, "something went wrong in the server. Its log has the details.")
 
 
-#: How a client sends a token. It is described in /openapi.json, and checked before the body is read.
-bearer = HTTPBearer(auto_error=False)
-
-
 class AccessMiddleware:
-    """Refuses requests to the API or the report without the token."""
+    """Refuses requests to the API or the report without the token, before their bodies are read.
+
+    FastAPI's HTTPBearer comes later, and strips bytes off a token that look like spaces: it only describes the API.
+    """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self.app, self._token = app, token.encode()
@@ -182,9 +180,10 @@ class AccessMiddleware:
             await self.app(scope, receive, send)
             return
         path: str = scope["path"]
-        has_token = await self._has_token(HTTPConnection(scope))
+        headers = Headers(scope=scope)
+        has_token = self._has_token(headers)
         is_open = path != _REPORT and not path.startswith("/api/")
-        if has_token or is_open or (path == _REPORT and self._has_cookie(Headers(scope=scope))):
+        if has_token or is_open or (path == _REPORT and self._has_cookie(headers)):
             await self.app(scope, receive, self._with_cookie(scope, send) if has_token else send)
             return
         reply = error_reply(
@@ -192,10 +191,10 @@ class AccessMiddleware:
         )
         await reply.response()(scope, receive, send)
 
-    async def _has_token(self, request: HTTPConnection) -> bool:
-        given = await bearer(request)
+    def _has_token(self, headers: Headers) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
         # Headers are bytes, which Starlette decodes as Latin-1.
-        return given is not None and hmac.compare_digest(given.credentials.encode("latin-1"), self._token)
+        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip(" ").encode("latin-1"), self._token)
 
     def _has_cookie(self, headers: Headers) -> bool:
         given = cookie_parser(headers.get("cookie", "")).get(_REPORT_COOKIE, "")

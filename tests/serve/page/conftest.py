@@ -18,6 +18,17 @@ from tests.serve.conftest import served
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 HOSTILE = "<img src=x onerror='wasRun=1'>"  # short: the language models read only the beginning of a text
+#: What would run if a text were taken for markup, an attribute, a script, a style or an address.
+PAYLOADS = (
+    HOSTILE,
+    '"><script>wasRun=1</script><p title="',
+    "' onmouseover='wasRun=1' autofocus onfocus='wasRun=1",
+    "</title></textarea></style><svg onload=wasRun=1>",
+    "javascript:wasRun=1//",
+    "<iframe srcdoc='<script>parent.wasRun=1</script>'>",
+    "${wasRun=1}{{wasRun=1}}<base href=//evil.example/>",
+    "\u202e<b>\u2028wasRun\u0085=1",
+)
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 QUESTION = "/?entity=d2&relation=treats&side=tail"
 
@@ -72,6 +83,30 @@ def reasoned_address(tmp_path_factory):
     models = {"plausibility": Plausibility(), "rules": Rules(), "similarity": Similarity()}
     folder = tmp_path_factory.mktemp("reasons") / "run"
     with served(cascader.save_run(folder, kg, {name: model.fit(kg) for name, model in models.items()})) as address:
+        yield address
+
+
+@pytest.fixture(scope="package")
+def hostile_run(tmp_path_factory):
+    """A graph in which everything has markup for a name, with its report."""
+    facts = [(f"d{a}", "r", f"x{b}") for a in range(8) for b in range(8) if (a + b) % 3]
+    kg = KnowledgeGraph.from_triples(facts[:-10], valid=facts[-10:-5], test=facts[-5:], name=HOSTILE)
+    entities = tuple(
+        Entity(entity.id, f"{entity.id[0]}{PAYLOADS[int(entity.id[1:])]}", f"{PAYLOADS[int(entity.id[1:])]} text")
+        for entity in kg.entities
+    )
+    kg = replace(kg, entities=entities, relations=(Relation("r", f"r{PAYLOADS[1]}"),))
+    models = {"plausibility": Plausibility(), "rules": Rules(), "similarity": Similarity()}
+    folder = tmp_path_factory.mktemp("hostile") / "run"
+    run = cascader.save_run(folder, kg, {name: model.fit(kg) for name, model in models.items()})
+    run.tuned()
+    run.report(folder / "report")
+    return run
+
+
+@pytest.fixture(scope="package")
+def hostile_address(hostile_run):
+    with served(hostile_run) as address:
         yield address
 
 

@@ -6,13 +6,13 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from tests.serve.conftest import served
-from tests.serve.page.conftest import HOSTILE, NARROW, QUESTION, WIDE, asked, settled
+from tests.serve.page.conftest import HOSTILE, NARROW, PAYLOADS, QUESTION, WIDE, asked, settled
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
 
 PICTURES = Path(__file__).parents[3] / "artefacts" / "page"
 pytestmark = pytest.mark.slow  # in a browser
-TOKEN = "a token of the tests"  # noqa: S105
+TOKEN = "ein schlüssel der tests 🔑"  # noqa: S105
 
 
 # What goes wrong.
@@ -72,6 +72,53 @@ def test_markup_in_the_facts_of_a_reason_is_shown_and_never_run(opened, reasoned
     entity = parse_qs(urlsplit(fact.get_attribute("href")).query)["entity"][0]
     fact.click()
     asked(page, entity=entity, relation="treats")
+
+
+def harmless(page, *shown):
+    """No script has run, no element was made of a text, and each text stands there as it is."""
+    for text in shown:
+        assert text in page.evaluate("document.body.innerText + document.title"), text
+    assert page.evaluate("window.wasRun") is None
+    assert page.locator("body script, body img, body iframe, body object, [onerror], [onload], base").count() == 0
+    assert page.locator("a[href^='javascript:' i]").count() == 0
+
+
+@pytest.mark.parametrize("number", range(len(PAYLOADS)))
+def test_where_every_name_is_markup_it_is_shown_everywhere_and_never_run(opened, hostile_address, number):
+    """In the title, the examples, the search, answers, traces, reasons, suggestions, and the list of relations."""
+    payload = PAYLOADS[number]
+    page = settled(opened(origin=hostile_address))
+    harmless(page)
+    page.get_by_label("Entity", exact=True).fill(payload[:20])
+    page.get_by_role("option").first.wait_for()
+    harmless(page)
+    page.goto(
+        f"{hostile_address}/?{urlencode({'entity': f'd{number}', 'relation': 'r', 'side': 'tail', 'known': '1'})}"
+    )
+    asked(page)
+    for why in page.locator(".why").all():
+        why.click()
+    shown = " ".join(page.locator("h1").inner_text().split())
+    assert " ".join(f"d{payload}".split()) in shown
+    assert payload.split()[0] in page.title()
+    harmless(page)
+    page.goto(f"{hostile_address}/?{urlencode({'entity': f'd{payload} ', 'relation': f'rr{payload}'})}")
+    page.locator(".problem").wait_for()
+    harmless(page)
+    page.goto(f"{hostile_address}/?{urlencode({'entity': f'd{payload}dd', 'relation': 'r'})}")
+    page.locator(".meant button").first.wait_for()
+    harmless(page)
+
+
+def test_a_report_of_names_that_are_markup_runs_none_of_it(opened, hostile_address, chromium, hostile_run):
+    page = opened("/report", origin=hostile_address)
+    page.locator("h1").first.wait_for()
+    harmless(page)
+    assert any(payload in page.locator("body").inner_text() for payload in PAYLOADS)
+    alone = chromium.new_page()  # as a file, where no header forbids scripts
+    alone.goto((hostile_run.folder.path / "report" / "report.html").as_uri())
+    harmless(alone)
+    alone.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

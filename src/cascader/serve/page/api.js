@@ -49,7 +49,7 @@ async function send(path, options) {
   const headers = { Accept: "application/json" };
   if (options.body) headers["Content-Type"] = "application/json";
   const token = sessionStorage.getItem(TOKEN);
-  if (token !== null) headers.Authorization = `Bearer ${token}`;
+  if (token !== null) headers.Authorization = `Bearer ${asBytes(token)}`;
   try {
     return await fetch(path, { ...options, headers });
   } catch (error) {
@@ -57,3 +57,6 @@ async function send(path, options) {
     throw new Problem("The server does not answer. Check that `cascader serve` is still running, then try again.");
   }
 }
+
+/** A text as UTF-8, a character for each byte: a header can have no other. */
+const asBytes = (text) => String.fromCharCode(...new TextEncoder().encode(text));
