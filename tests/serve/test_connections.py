@@ -1,13 +1,16 @@
 """Connections to a server: how many, how long, and who keeps a place."""
 
+import asyncio
 import socket
 from http.client import HTTPResponse
 
 import pytest
+from uvicorn import Config
+from uvicorn.server import ServerState
 
 from cascader.runs import load_run
 from cascader.serve import Limits
-from cascader.serve.connections import LINGERING
+from cascader.serve.connections import CONNECTIONS, LINGERING, Connection, Connections
 from tests.serve.conftest import served
 
 REQUEST = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"
@@ -71,6 +74,43 @@ def test_who_does_not_take_its_answer_is_given_up(run):
             while True:
                 connection.sendall(asking)  # and never reads
         connection.close()
+
+
+class Transport:
+    """A transport that only notes whether it was aborted."""
+
+    is_aborted = False
+
+    def abort(self):
+        self.is_aborted = True
+
+    def get_extra_info(self, name):
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def is_closing(self):
+        return False
+
+
+def test_a_request_that_begins_before_the_last_one_has_ended_is_not_given_up():
+    """The next request can be there before the server is done with the last: it was cut off later on."""
+
+    async def overlapping():
+        config, limits = Config(lambda: None), Limits(header_seconds=0.05, seconds=0.05)
+        state, transport = {CONNECTIONS: Connections(limits)}, Transport()
+        connection = Connection(config, ServerState(), state, asyncio.get_running_loop())
+        connection.connection_made(transport)
+        connection.begin()
+        connection.begin()
+        connection.end()
+        connection.end()
+        connection.begin()
+        await asyncio.sleep(0.2)
+        assert not transport.is_aborted
+        connection.end()
+        await asyncio.sleep(0.2)
+        assert transport.is_aborted
+
+    asyncio.run(overlapping())
 
 
 def test_a_client_has_only_so_many_connections_and_others_have_theirs(run):

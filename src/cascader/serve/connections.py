@@ -73,7 +73,7 @@ class Connection(H11Protocol):
     ) -> None:
         super().__init__(config, server_state, {**app_state, CONNECTION: self}, _loop)
         self._all: Connections = app_state[CONNECTIONS]
-        self._from, self._is_admitted = "", False
+        self._from, self._is_admitted, self._requests = "", False, 0
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -93,7 +93,7 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place free."""
-        self.begin()
+        self._wait_no_longer()
         if self._is_admitted:
             self._all.forget(self._from)
         elif self._timer is not None:
@@ -102,18 +102,23 @@ class Connection(H11Protocol):
 
     def begin(self) -> None:
         """A request has arrived, all but its body."""
-        self._all.idle.pop(self, None)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._requests += 1
+        self._wait_no_longer()
 
     def end(self) -> None:
-        """The answer to a request has been sent, and has yet to be taken."""
-        if not self.transport.is_closing():
+        """The answer to a request has been sent, and has yet to be taken; the next request may have begun already."""
+        self._requests -= 1
+        if not self._requests and not self.transport.is_closing():
             self._wait(self._all.limits.seconds)
 
     def _wait(self, seconds: float) -> None:
         self._all.idle[self] = None
         self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def _wait_no_longer(self) -> None:
+        self._all.idle.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _refuse(self) -> None:
         if self._all.lingering >= LINGERING:

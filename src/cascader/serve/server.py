@@ -1,8 +1,8 @@
 """The process: a socket, signals, a log, and an end in time whatever still runs."""
 
-import asyncio
 import contextlib
 import errno
+import gc
 import json
 import logging
 import os
@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from cascader.serve.schemas import Limits
 from cascader.serve.service import QueryService
 
 #: Told to end, the server gives those who are being answered this long, and then itself: five seconds in all.
-_GRACE_SECONDS, _MOST_SECONDS = 2, 4.5
+_GRACE_SECONDS, _MOST_SECONDS = 2, 4.2
 _WATCH_SECONDS = 0.1
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 #: How long a thread may keep the others waiting: a fifth of Python's own, because health must be answered at any time.
@@ -54,10 +55,19 @@ def serve(
         name = address if address in _EVERYWHERE else host
         app = create_app(load_run(folder), host=name, token=token, limits=limits, batching=batching)
         _log_requests()
-        sys.setswitchinterval(_SWITCH_SECONDS)
+        _keep_others_from_waiting()
+        server = uvicorn.Server(_config(app, limits))
+        threading.Thread(target=_end_in_time, args=(server, app.state.service), daemon=True).start()
         # The socket listens already: whoever connects before uvicorn runs is answered a moment later.
         ready(f"http://{f'[{host}]' if ':' in host else host}:{number}/")
-        asyncio.run(_until_told(uvicorn.Server(_config(app, limits)), listener, app.state.service))
+        server.run(sockets=[listener])
+
+
+def _keep_others_from_waiting() -> None:
+    """Let threads take turns often, and look for garbage only among what is new: both would delay answers."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.collect()
+    gc.freeze()
 
 
 def _check_token(token: str) -> None:
@@ -78,24 +88,15 @@ def _config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     )
 
 
-async def _until_told(server: uvicorn.Server, listener: socket.socket, service: QueryService) -> None:
-    """Serve until a signal comes; then send away who waits, so that who is being answered has the time that is left."""
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.should_exit and not serving.done():
-        await asyncio.sleep(_WATCH_SECONDS)
-    _end_in_time()
+def _end_in_time(server: uvicorn.Server, service: QueryService) -> None:
+    """Once a signal came, send away who waits; in the end, give up what still runs. Files are whole or absent anyway.
+
+    A thread of its own sees to that, because the event loop may be what is late.
+    """
+    while not server.should_exit:
+        time.sleep(_WATCH_SECONDS)
     service.stop()
-    await serving
-
-
-def _end_in_time() -> None:
-    """End the process if something keeps it from ending: files are whole or absent at any time."""
-    timer = threading.Timer(_MOST_SECONDS, _end_now)
-    timer.daemon = True
-    timer.start()
-
-
-def _end_now() -> None:
+    time.sleep(_MOST_SECONDS)
     request_log.warning(json.dumps({"error": f"ended with work unfinished after {_MOST_SECONDS:g} seconds"}))
     os._exit(0)
 
