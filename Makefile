@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 # Files come in the order that tests/conftest.py gives them: those that take longest first.
 PYTEST := $(RUN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: install browser checks demo test test-fast lint types architecture tests coverage faults fix clean
+.PHONY: install browser checks demo test test-fast lint types architecture tests coverage faults audit fix clean
 
 install: $(INSTALLED)
 
@@ -63,9 +63,18 @@ faults: install
 coverage:
 	$(RUN)/coverage report --show-missing --skip-covered
 
+# The installed packages against published advisories; pip-audit stays apart from what it looks at. Where it or the
+# advisories cannot be reached, there is nothing to compare with: that is said, and is no failure.
+AUDIT := $(VENV)-audit
+audit: install
+	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && \
+		$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; } || true
+	@PIPAPI_PYTHON_LOCATION=$(RUN)/python $(AUDIT)/bin/pip-audit --skip-editable --progress-spinner off --format json \
+		2>$(AUDIT)/log | $(RUN)/python .ci/audit.py
+
 fix: install
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
 
 clean:
-	rm -rf $(VENV) dist build
+	rm -rf $(VENV) $(AUDIT) dist build
