@@ -16,7 +16,6 @@ from cascader.storage import (
     locked,
     read_npy,
     replaced_folder,
-    sha256_of_folder,
     write_json,
     write_tensors,
     write_text,
@@ -167,13 +166,3 @@ def test_who_comes_second_waits_says_for_whom_and_a_killed_holder_holds_nothing(
         holder.kill()
         assert is_ours.wait(30)
     assert f"{tmp_path} is in use by process {holder.pid}: waiting until it is done." in caplog.text
-
-
-def test_a_folders_sha256_knows_names_and_contents_and_leaves_out_what_it_is_told_to(tmp_path):
-    write_text(tmp_path / "inner" / "x.txt", "x")
-    first = sha256_of_folder(tmp_path)
-    write_text(tmp_path / "checkpoint", "half")
-    write_text(tmp_path / ".lock", "1")
-    assert sha256_of_folder(tmp_path, without=["checkpoint"]) == first != sha256_of_folder(tmp_path)
-    (tmp_path / "inner" / "x.txt").rename(tmp_path / "inner" / "y.txt")
-    assert sha256_of_folder(tmp_path, without=["checkpoint"]) != first

@@ -4,6 +4,7 @@ import glob
 import hashlib
 import json
 import logging
+import math
 import os
 import re
 import secrets
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascader.errors import DataError, StorageError
+from cascader.paths import regular
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -175,7 +177,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 def read_bytes(path: Path) -> bytes:
     """Read a whole file."""
     try:
-        return path.read_bytes()
+        return regular(path).read_bytes()
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
 
@@ -186,9 +188,10 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object."""
+    """Read a JSON object; a number that neither a float nor 64 bits can hold is an error."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        text = regular(path).read_text(encoding="utf-8")
+        content = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested too deeply
@@ -196,6 +199,24 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} contains a JSON {type(content).__name__}, expected an object.")
     return content
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number in JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{text[:20]}… is too large")
+    return number
 
 
 def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping[str, str] | None = None) -> None:
@@ -211,7 +232,7 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
     """Read the tensors of a safetensors file by name, and its metadata."""
     from safetensors import safe_open
 
-    with _readable(path), safe_open(path, framework="pt") as file:
+    with _readable(path), safe_open(regular(path), framework="pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
 
@@ -228,7 +249,7 @@ def read_arrays(path: Path, sha256: str | None = None) -> dict[str, Array]:
     from safetensors.numpy import load
 
     with _readable(path):
-        content = path.read_bytes()
+        content = regular(path).read_bytes()
         if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
             raise ValueError(f"its {len(content):,} bytes do not match the checksum")
         return load(content)
@@ -250,7 +271,7 @@ def _readable(path: Path) -> Iterator[None]:
 def read_npy(path: Path) -> Array:
     """Read the array of a .npy file; one that needs pickle is refused."""
     try:
-        return np.load(path, allow_pickle=False)  # noqa: TID251 - the one place that may
+        return np.load(regular(path), allow_pickle=False)  # noqa: TID251 - the one place that may
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}. Expected a .npy file without pickled objects.") from error
 
@@ -270,7 +291,7 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
     import pyarrow.parquet
 
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             table = pyarrow.parquet.ParquetFile(file).read()
         twice = [name for name, count in Counter(table.column_names).items() if count > 1]
         if twice:
@@ -285,19 +306,9 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
 def sha256_of(path: Path) -> str:
     """The sha256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
-    return digest.hexdigest()
-
-
-def sha256_of_folder(folder: Path, without: Sequence[str] = ()) -> str:
-    """One sha256 of the names and contents of all files below a folder, except hidden ones and those in `without`."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_file() and not path.name.startswith(".") and name not in without:
-            digest.update(f"{sha256_of(path)} {name}\n".encode())
     return digest.hexdigest()
 
 

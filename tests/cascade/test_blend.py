@@ -1,5 +1,7 @@
 """Eq. 1 and Eq. 2, to the letter and with a lift."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis.extra import numpy as arrays
 from cascader.cascade import Alpha, Fusion, TopK, blend_all, mask_known, rerank
 from cascader.errors import SettingsError
 from cascader.graph import Queries
+from cascader.records import conforming
 
 SCORES = arrays.arrays(np.float32, (3, 7), elements=st.floats(-50, 50, width=32))
 FUSIONS = [Fusion(scale, tail) for scale in ("raw", "logistic", "standardized") for tail in ("unchanged", "below")]
@@ -81,7 +84,7 @@ def test_a_relation_can_have_weights_of_its_own():
     queries = Queries(np.zeros(4, np.int32), np.array([0, 0, 1, 1], np.int32), np.array([True, False, True, False]))
     alpha = Alpha(0.2, 0.4, {1: (0.6, 0.8)})
     np.testing.assert_allclose(alpha.per_query(queries), [0.4, 0.2, 0.8, 0.6])
-    assert Alpha.from_dict(alpha.as_dict()) == alpha
+    assert conforming(alpha.as_dict(), Alpha, Path("tuning.json"), "") == alpha
 
 
 @pytest.mark.parametrize("make", [lambda: Fusion("loud"), lambda: Fusion("raw", "above")])

@@ -89,7 +89,7 @@ def test_with_time_enough_the_best_preset_is_taken_and_what_it_took_is_said(run,
     assert code == 0
     assert "The plan for bare, within 30 min" in out
     assert "Took" in out
-    assert cascader.load_run(tmp_path / "run").metadata["preset"] == "best"
+    assert cascader.load_run(tmp_path / "run").metadata.preset == "best"
     code, out, _ = run("fit", bare, *QUICK, "--budget", "30m", "--out", tmp_path / "run")
     assert (code, "is already trained" in out, "The plan" in out) == (0, True, False)
 
@@ -97,7 +97,7 @@ def test_with_time_enough_the_best_preset_is_taken_and_what_it_took_is_said(run,
 def test_a_preset_that_is_asked_for_is_kept_whatever_the_budget(run, bare, tmp_path):
     options = ("--budget", "30m", "--preset", "balanced", "--out", tmp_path / "run")
     assert run("fit", bare, *QUICK, *options)[0] == 0
-    assert cascader.load_run(tmp_path / "run").metadata["preset"] == "balanced"
+    assert cascader.load_run(tmp_path / "run").metadata.preset == "balanced"
 
 
 def test_a_budget_too_small_trains_the_first_tier_alone_for_as_long_as_there_is(run, likes, small, tmp_path):

@@ -120,7 +120,7 @@ def test_a_run_of_another_format(run, triples, tmp_path):
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "format": 99}))
     code, _, err = run("evaluate", tmp_path / "run")
-    assert (code, "is a run in format 99, written by another version of cascader; this one reads format 2" in err) == (
+    assert (code, "is a run in format 99, written by another version of cascader; this one reads format 3" in err) == (
         2,
         True,
     )

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from cascader.errors import DataError
+from cascader.records import write_record
 from cascader.runs.plan import FitPlan, PlannedTier, load_plan, save_plan
 
 ASKED = {"preset": None, "budget": 60.0}
@@ -52,11 +53,15 @@ def test_a_plan_of_another_format_is_made_anew(tmp_path):
     assert load_plan(tmp_path, ASKED) is None
 
 
-def test_a_damaged_plan_is_said_to_be_none(tmp_path):
+def test_a_damaged_plan_is_refused(tmp_path):
     save_plan(plan(), tmp_path)
     saved = json.loads((tmp_path / "plan.json").read_text())
-    (tmp_path / "plan.json").write_text(json.dumps({**saved, "tiers": {"kge": {"colour": "red"}}}))
-    with pytest.raises(DataError, match="is not a plan: .* Delete it to make a new one"):
+    changed = {**saved, "tiers": {"kge": {"colour": "red"}}}
+    (tmp_path / "plan.json").write_text(json.dumps(changed))
+    with pytest.raises(DataError, match="does not match the sha256 in it. Delete it to make a new one"):
+        load_plan(tmp_path, ASKED)
+    write_record(tmp_path / "plan.json", {name: value for name, value in changed.items() if name != "sha256"})
+    with pytest.raises(DataError, match="plan.json has no tiers.kge.preset. Delete it to make a new one"):
         load_plan(tmp_path, ASKED)
 
 

@@ -13,6 +13,7 @@ from cascader.scoring import MemoryStore, ScoreStore, StoredScorer
 from cascader.scoring.engine import LocalEngine
 from tests.contracts import ScorerContract
 
+JOB = {"name": "00000", "asked": "0" * 64}
 IDENTITY = {"model": "ab12", "data": "cd34"}
 
 
@@ -203,7 +204,10 @@ def test_a_shard_of_no_pairs(toy, queries):
     [
         ({"format": 2}, "has format 2 and .* expected format 1 .*another version of cascader"),
         ({"identity": {"model": "x"}}, r"identity \{'model': 'x'\}, expected"),
-        ({"jobs": [{"nmae": "00000"}]}, "is not a list of jobs.*nmae.*to start over"),
+        ({"jobs": [{"nmae": "00000"}]}, "has no jobs.0.name. Delete .* to start over"),
+        ({"jobs": [{"name": "../../x", "asked": "0" * 64}]}, r"has jobs.0.name '../../x'; expected a job name"),
+        ({"jobs": [JOB | {"shards": {"../x.safetensors": "0" * 64}}]}, "has jobs.0.shards.../x.safetensors"),
+        ({"jobs": [JOB | {"shards": {"00000/00000.safetensors": "none"}}]}, "has jobs.0.shards.00000/00000.* 'none'"),
     ],
 )
 def test_a_manifest_that_is_not_ours_is_an_error_and_stays_as_it_is(toy, queries, tmp_path, change, message):

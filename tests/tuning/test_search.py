@@ -143,14 +143,19 @@ def test_what_was_tuned_for_other_models_is_not_used(tuned, cascade, tmp_path):
     assert load_tuned(tmp_path / "elsewhere", {"kge": "1"}, {"frequency": cascade.first}) is None
 
 
-def test_a_newer_format_is_named(tuned, cascade, tmp_path):
+def test_another_format_is_named(tuned, cascade, tmp_path):
     save_tuned(tuned, tmp_path, {})
     path = tmp_path / "tuning.json"
-    path.write_text(path.read_text().replace('"format": 3', '"format": 9'))
-    with pytest.raises(DataError, match="has format 9, but this cascader reads up to 3"):
+    path.write_text(path.read_text().replace('"format": 4', '"format": 9'))
+    with pytest.raises(DataError, match="has format 9, expected 4. .* Delete it to tune again"):
         load_tuned(tmp_path, {}, {"frequency": cascade.first})
-    path.write_text(path.read_text().replace('"format": 9', '"format": 1'))
-    assert load_tuned(tmp_path, {}, {"frequency": cascade.first}) is None  # older: it is tuned again
+
+
+def test_a_kill_between_its_two_files_leads_to_tuning_again(tuned, cascade, tmp_path, caplog):
+    save_tuned(tuned, tmp_path, {"kge": "1"})
+    (tmp_path / "tuning.safetensors").write_bytes(b"of a later tuning, whose tuning.json was not written")
+    assert load_tuned(tmp_path, {"kge": "1"}, {"frequency": cascade.first}) is None
+    assert "tuning.safetensors does not belong to" in caplog.text
 
 
 def test_a_tier_whose_gain_may_be_chance_is_tried_and_not_chosen(kg):

@@ -68,12 +68,6 @@ class Alpha:
         """Return the weights as a JSON object."""
         return {**asdict(self), "relations": {str(i): list(of) for i, of in self.relations.items()}}
 
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> "Alpha":
-        """Rebuild it from `as_dict()`."""
-        relations = {int(i): (head, tail) for i, (head, tail) in saved["relations"].items()}
-        return cls(saved["head"], saved["tail"], relations)
-
 
 @dataclass(frozen=True)
 class Fusion:

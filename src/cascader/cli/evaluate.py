@@ -16,6 +16,7 @@ from cascader.cli.options import (
     RunArgument,
     SplitOption,
     TimeLimitOption,
+    VerifyOption,
     budget_of,
     command_line,
     with_graph_options,
@@ -63,6 +64,7 @@ def evaluate(
         Path | None, typer.Option("--out", help="The folder for the results. [default: RUN/results]")
     ] = None,
     name: Annotated[str, typer.Option("--name", help="The name of the results. [default: from tiers and models]")] = "",
+    verify: VerifyOption = True,
 ) -> None:
     """Measure a run: ask for the head and the tail of every test triple, and write the figures and every rank.
 
@@ -73,14 +75,14 @@ def evaluate(
     from cascader.runs import load_run
     from cascader.scoring.engine import LocalEngine
 
-    loaded = load_run(run)
+    loaded = load_run(run, verify=verify)
     with LocalEngine(processes) as engine:
         evaluation = loaded.evaluate(
             split,
             filtering=filtering,
             tiers=[tier.strip() for tier in tiers.split(",")] if tiers else None,
             weights=weights,
-            beside=None if beside is None else load_run(beside),
+            beside=None if beside is None else load_run(beside, verify=verify),
             budget=budget_of(time_limit, pairs),
             top=top,
             name=name,

@@ -71,6 +71,10 @@ def with_graph_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 RunArgument = Annotated[Path, typer.Argument(help="A folder that `cascader fit` wrote.")]
+VerifyOption = Annotated[
+    bool,
+    typer.Option("--verify/--no-verify", help="Check all files of the run against the sums that fit wrote down."),
+]
 SplitOption = Annotated[
     SplitName, typer.Option("--split", help="The triples to ask for; settings and weights were chosen on valid.")
 ]

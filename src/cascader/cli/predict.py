@@ -17,7 +17,7 @@ from cascader.cli.console import (
     shortened,
     write_rows_as,
 )
-from cascader.cli.options import PairsOption, RunArgument, TimeLimitOption, budget_of
+from cascader.cli.options import PairsOption, RunArgument, TimeLimitOption, VerifyOption, budget_of
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Side
 
@@ -64,6 +64,7 @@ def predict(
     form: FormatOption = None,
     out: OutFileOption = None,
     keep_going: KeepGoingOption = False,
+    verify: VerifyOption = True,
 ) -> None:
     """Answer (ENTITY, RELATION, ?) from a run: the best entities that are not yet answers in the graph.
 
@@ -82,7 +83,7 @@ def predict(
     _check_one_way(bool(entity), file is not None, every, bool(new))
     if bool(entity or new) != bool(relation):
         raise SettingsError(f"{entity or new!r} is not a question. Write: cascader predict {run} ENTITY RELATION")
-    budget, loaded = budget_of(time_limit, pairs), load_run(run)
+    budget, loaded = budget_of(time_limit, pairs), load_run(run, verify=verify)
     if new:
         queries = loaded.new_query(relation, side)
     else:
@@ -188,6 +189,7 @@ def classify(
     form: FormatOption = None,
     out: OutFileOption = None,
     keep_going: KeepGoingOption = False,
+    verify: VerifyOption = True,
 ) -> None:
     """Say which triples are true, each with its probability; the threshold was chosen on held-out triples.
 
@@ -200,7 +202,7 @@ def classify(
     from cascader.runs import load_run, read_triples
 
     output = chosen_format(form, out)
-    loaded = load_run(run)
+    loaded = load_run(run, verify=verify)
     triples = np.array(readable(read_triples(file, loaded.kg), file, keep_going), dtype=np.int32)
     predictor = loaded.with_threshold(loaded.predictor(question_count=2 * len(triples)))
     verdicts = predictor.judge(triples)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cascader.cli.console import echo, echo_table
-from cascader.cli.options import ProcessesOption, RunArgument
+from cascader.cli.options import ProcessesOption, RunArgument, VerifyOption
 from cascader.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _QUESTIONS = 64
 _CANDIDATES = 4
 
 
-def describe(run: RunArgument) -> None:
+def describe(run: RunArgument, verify: VerifyOption = True) -> None:
     """Describe each tier of a run: parameters, speed on this machine, size on disk, and training.
 
     Example: cascader describe runs/demo
@@ -27,8 +27,8 @@ def describe(run: RunArgument) -> None:
     """
     from cascader.runs import load_run
 
-    loaded = load_run(run)
-    echo(f"{run}: {loaded.kg!r}, preset {loaded.metadata['preset']}")
+    loaded = load_run(run, verify=verify)
+    echo(f"{run}: {loaded.kg!r}, preset {loaded.metadata.preset}")
     rows = []
     for tier, about in loaded.describe_tiers().items():
         model, history = loaded.tiers[tier], loaded.tiers[tier].history_
@@ -70,6 +70,7 @@ def report(
     run: RunArgument,
     out: Annotated[Path | None, typer.Option("--out", help="The folder for the report. [default: RUN/report]")] = None,
     processes: ProcessesOption = 1,
+    verify: VerifyOption = True,
 ) -> None:
     """Write one page about a run: figures, what accuracy costs, what each tier adds, and where it fails.
 
@@ -81,7 +82,7 @@ def report(
     from cascader.scoring.engine import LocalEngine
 
     with LocalEngine(processes) as engine:
-        page = load_run(run).report(out, engine)
+        page = load_run(run, verify=verify).report(out, engine)
     echo(f"Written to {page} and {page.with_suffix('.json')}.")
 
 
@@ -95,6 +96,7 @@ def serve(
         str,
         typer.Option("--token", envvar="CASCADER_TOKEN", help="A secret that every request to the API must send."),
     ] = "",
+    verify: VerifyOption = True,
 ) -> None:
     """Serve a run as a web page for asking and exploring, and as a JSON API.
 
@@ -108,4 +110,4 @@ def serve(
         raise MissingExtraError(
             f'serving needs {error.name}, which is not installed. Install it with: pip install "cascader[serve]"'
         ) from error
-    serve_run(run, host=host, port=port, token=token, ready=lambda url: echo(f"Serving {run} at {url}"))
+    serve_run(run, host=host, port=port, token=token, verify=verify, ready=lambda url: echo(f"Serving {run} at {url}"))

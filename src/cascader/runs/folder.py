@@ -1,11 +1,15 @@
 """A run's folder, which holds everything a colleague needs to use the run."""
 
+import hashlib
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from annotated_types import Len
 
 from cascader.datasets import Split, load_graph, save_graph
 from cascader.errors import DataError, SettingsError
@@ -13,14 +17,35 @@ from cascader.graph import KnowledgeGraph
 from cascader.models.model import Model
 from cascader.models.registry import load_model
 from cascader.models.training import CHECKPOINT
+from cascader.paths import check_regular
+from cascader.records import FileSum, Sha256, TierName, check_sums, read_record, sums_of, write_record
 from cascader.scoring import Scorer, ScoreStore, StoredScorer
 from cascader.scoring.engine import Call, Engine
-from cascader.storage import locked, read_json, sha256_of_folder, versions_of, write_json
+from cascader.storage import locked, read_json, versions_of
 
-FORMAT = 2
+FORMAT = 3
 #: An empty split has no file; no triples must be held out for it when the graph is loaded again.
 _AS_IT_WAS = Split(valid=0, test=0)
+_RECORD = "run.json"
 _PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
+_ADVICE = "Copy the run again from where it came from, or fit it again. --no-verify reads it without this check."
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What `run.json` says of a complete run: what it was fitted to, and the sum of every file of its graph and tiers.
+
+    These files never change once the run is complete, and `run.json` is written after them. What a run gains later
+    (tuning, calibration, stored scores, results) carries its own sums: after a kill, none can be out of step.
+    """
+
+    dataset: str
+    data_hash: Sha256
+    preset: str
+    tiers: Annotated[dict[TierName, str], Len(min_length=1)]  # the kind of each tier, in order
+    files: dict[str, FileSum]  # of the graph and the tiers, by their names in the folder
+    versions: dict[str, str]
+    apart: tuple[TierName, ...] = ()  # trained to be compared with the others, and no part of the run's cascade
 
 
 class RunFolder:
@@ -28,14 +53,17 @@ class RunFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._hashes: dict[str, str] = {}
+        self._sums: dict[str, dict[str, FileSum]] = {}  # of the files of a tier, or of the graph
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"
 
-    def locked(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def locked(self) -> Iterator[None]:
         """Lock the folder for this process; a second one waits, and then finds the run finished."""
-        return locked(self.path)
+        check_regular(self.path)
+        with locked(self.path):
+            yield
 
     # The graph.
 
@@ -67,10 +95,12 @@ class RunFolder:
 
     def save_tier(self, name: str, model: Model) -> None:
         """Write a tier's weights, and then remove its checkpoint, unless it can go on from there with more time."""
+        if self.is_complete and name in self.metadata().tiers:
+            (self.path / _RECORD).unlink()  # it has the sums of the tier that is replaced
         model.save(self.tier(name))
         if model.history_.cut_at is None:
             (self.tier(name) / CHECKPOINT).unlink(missing_ok=True)
-        self._hashes.pop(name, None)
+        self._sums.pop(f"tiers/{name}", None)
 
     def can_go_on(self, name: str, model: Model) -> bool:
         """Return whether a trained tier was cut short by a time limit, and can be trained on."""
@@ -78,22 +108,39 @@ class RunFolder:
 
     def reopen(self, stale: Sequence[str]) -> None:
         """Take back that the run is complete, and remove the tiers that are to be trained again."""
-        (self.path / "run.json").unlink(missing_ok=True)
+        (self.path / _RECORD).unlink(missing_ok=True)
         for name in stale:
             for file in ("model.json", CHECKPOINT):  # first: without these, what else is left of it is not read
                 (self.tier(name) / file).unlink(missing_ok=True)
             shutil.rmtree(self.tier(name), ignore_errors=True)
-            self._hashes.pop(name, None)
+            self._sums.pop(f"tiers/{name}", None)
 
     def load_tier(self, name: str, kg: KnowledgeGraph) -> Model:
-        """Load one tier."""
+        """Load one tier, which must be as it was written if the run is complete."""
+        if self.is_complete and name in (record := self.metadata()).tiers:
+            self._check_part(record, f"tiers/{name}", f"Delete {self.tier(name)}, and fit again to train it anew.")
         return load_model(self.tier(name), kg)
 
     def tier_hash(self, name: str) -> str:
         """Return one sha256 for all files of a trained tier, computed once."""
-        if name not in self._hashes:
-            self._hashes[name] = sha256_of_folder(self.tier(name), without=[CHECKPOINT])
-        return self._hashes[name]
+        lines = (f"{found.sha256} {file}\n" for file, found in self._sums_of(f"tiers/{name}").items())
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def _sums_of(self, part: str) -> dict[str, FileSum]:
+        """Return the sums of all files of a part of the run, computed once."""
+        if part not in self._sums:
+            self._sums[part] = sums_of(self.path / part, without=(CHECKPOINT,))
+        return self._sums[part]
+
+    def verify(self, record: RunRecord) -> None:
+        """Check that no file of the graph and the tiers was damaged, added or lost since the run was complete."""
+        for part in _parts(record.tiers):
+            self._check_part(record, part, _ADVICE)
+
+    def _check_part(self, record: RunRecord, part: str, advice: str) -> None:
+        prefix = f"{part}/"
+        expected = {name.removeprefix(prefix): of for name, of in record.files.items() if name.startswith(prefix)}
+        check_sums(self.path / part, self._sums_of(part), expected, advice)
 
     def stored(self, name: str, model: Scorer, kg: KnowledgeGraph, engine: Engine | None = None) -> StoredScorer:
         """Wrap a trained tier so that its scores are stored in the folder and computed by `engine`."""
@@ -108,7 +155,7 @@ class RunFolder:
     @property
     def is_complete(self) -> bool:
         """Whether the folder holds a complete run."""
-        return (self.path / "run.json").exists()
+        return (self.path / _RECORD).exists()
 
     def part(self, tiers: Sequence[str]) -> Path:
         """Return the folder for what valid has chosen for some of the tiers."""
@@ -121,28 +168,36 @@ class RunFolder:
 
         Those that stand `apart` were trained to be compared with the others, and are no part of the run's cascade.
         """
-        metadata = {
-            "format": FORMAT,
-            "dataset": kg.name,
-            "data_hash": kg.data_hash,
-            "preset": preset,
-            "tiers": dict(tiers),
-            **({"apart": list(apart)} if apart else {}),
-            "versions": {"python": platform.python_version(), **versions_of(_PACKAGES)},
-        }
-        write_json(self.path / "run.json", metadata)
+        files = {f"{part}/{name}": found for part in _parts(tiers) for name, found in self._sums_of(part).items()}
+        versions = {"python": platform.python_version(), **versions_of(_PACKAGES)}
+        record = RunRecord(kg.name, kg.data_hash, preset, dict(tiers), files, versions, tuple(apart))
+        write_record(self.path / _RECORD, {"format": FORMAT, **asdict(record)})
 
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> RunRecord:
         """Return what `mark_complete` recorded."""
+        check_regular(self.path)
         if not self.is_complete:
             raise DataError(f"{self.path} holds no complete run. Make one with: cascader fit GRAPH --out {self.path}")
-        metadata = read_json(self.path / "run.json")
-        if metadata.get("format") != FORMAT:
+        found = read_json(self.path / _RECORD).get("format")
+        if found != FORMAT:
             raise DataError(
-                f"{self.path} is a run in format {metadata.get('format')!r}, written by another version of cascader; "
+                f"{self.path} is a run in format {found!r}, written by another version of cascader; "
                 f"this one reads format {FORMAT}. Fit it again: cascader fit GRAPH --out FOLDER"
             )
-        return metadata
+        advice = "Copy it again from where it came from, or delete it and fit again: what is trained is not lost."
+        record = read_record(self.path / _RECORD, RunRecord, FORMAT, advice)
+        strangers = [name for name in record.apart if name not in record.tiers]
+        if strangers or len(record.apart) >= len(record.tiers):
+            raise DataError(
+                f"{self.path / _RECORD} has apart {list(record.apart)}, expected some of the tiers: "
+                f"{', '.join(record.tiers)}. {advice}"
+            )
+        return record
+
+
+def _parts(tiers: Mapping[str, str]) -> list[str]:
+    """The folders of a run whose files never change once it is complete."""
+    return ["graph", *(f"tiers/{name}" for name in tiers)]
 
 
 def load_scorer(path: Path, tier: str, tier_hash: str) -> Scorer:

@@ -16,11 +16,11 @@ from cascader.errors import SettingsError
 from cascader.evaluation import Evaluation, Filtering, evaluate
 from cascader.graph import KnowledgeGraph, Queries, SplitName
 from cascader.models.model import Model
+from cascader.records import naming, read_record, write_record
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
-from cascader.storage import read_json, write_json
 from cascader.tuning import Budget, Plan, SearchSpace
-from cascader.tuning.result import cascade_from_dict, cascade_to_dict
+from cascader.tuning.result import SavedCascade, cascade_to_dict
 from cascader.tuning.weights import best_weighted_sum
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SumWeights = Literal["joint", "alpha", "tuned", "paper"]
 #: The number of valid triples for choosing the weight of a tier that reads pairs when it is evaluated in a sum.
 _RERANKED_TRIPLES = 200
-FORMAT = 1
+FORMAT = 2
 _SPACES: dict[SumWeights, SearchSpace] = {"tuned": "ours", "paper": "paper"}
 
 
@@ -142,6 +142,11 @@ def _emit_usage(metered: MeteredCascade) -> None:
 # Sums.
 
 
+@dataclass(frozen=True)
+class _SavedSum(SavedCascade):
+    identity: dict[str, str]
+
+
 def added_up(
     run: "Run", parts: Mapping[str, Model], weights: str, top: int, engine: Engine | None = None
 ) -> tuple[Scorer, dict[str, Any]]:
@@ -159,7 +164,7 @@ def added_up(
         found = _choose(run.kg, parts, scorers, weights == "joint", top, is_alone)
         if path is not None:
             saved = {"identity": _identity(run, parts, top), **cascade_to_dict(found)}
-            write_json(path, {"format": FORMAT, **saved})
+            write_record(path, {"format": FORMAT, **saved})
     return found, _described(found, parts, weights == "joint", top)
 
 
@@ -174,10 +179,14 @@ def _identity(run: "Run", parts: Mapping[str, Model], top: int) -> dict[str, str
 
 
 def _load_sum(path: Path, identity: Mapping[str, str], scorers: Mapping[str, Scorer]) -> Cascade | None:
-    saved = read_json(path) if path.exists() else {}
-    if saved.get("format") != FORMAT or saved.get("identity") != identity:
+    if not path.exists():
         return None
-    return cascade_from_dict(saved, scorers)
+    advice = "Delete it to weigh the tiers again."
+    saved = read_record(path, _SavedSum, FORMAT, advice)
+    if saved.identity != identity:
+        return None
+    with naming(path, advice):
+        return saved.cascade(scorers, {})
 
 
 def _choose(

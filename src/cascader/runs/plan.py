@@ -7,17 +7,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Len
 
 from cascader.durations import format_duration
-from cascader.errors import DataError, SettingsError
+from cascader.errors import SettingsError
 from cascader.models.model import Model
 from cascader.models.settings import PRESETS
 from cascader.models.training import TrainingCost
+from cascader.records import Count, Seconds, TierName, read_record, write_record
 from cascader.runs.folder import RunFolder
 from cascader.runs.planner import Choice, MeasuredCosts, choose, split_budget
 from cascader.runs.request import FitRequest
-from cascader.storage import read_json, write_json
+from cascader.storage import read_json
 
 FORMAT = 3
 _FILE = "plan.json"
@@ -30,13 +33,13 @@ class PlannedTier:
     """How a tier is trained, and how long that is estimated to take at most."""
 
     preset: str
-    parameters: int | None = None  # None: not measured
-    seconds: float | None = None  # estimated, for all epochs; None: not measured
-    epoch_seconds: float | None = None  # estimated, for one epoch
-    share: float | None = None  # of the budget, in seconds; None: there is no budget
-    actual_seconds: float | None = None  # None until it is trained, 0 if it was trained before the plan was made
-    least_seconds: float | None = None  # estimated, until the first validation; None: not measured
-    seconds_before: float | None = None  # spent on it before the plan was made; None: it does not go on from there
+    parameters: Count | None = None  # None: not measured
+    seconds: Seconds | None = None  # estimated, for all epochs; None: not measured
+    epoch_seconds: Seconds | None = None  # estimated, for one epoch
+    share: Seconds | None = None  # of the budget, in seconds; None: there is no budget
+    actual_seconds: Seconds | None = None  # None until it is trained, 0 if it was trained before the plan was made
+    least_seconds: Seconds | None = None  # estimated, until the first validation; None: not measured
+    seconds_before: Seconds | None = None  # spent on it before the plan was made; None: it does not go on from there
 
     @property
     def limit(self) -> float:
@@ -49,11 +52,11 @@ class FitPlan:
     """The whole plan; `request` is what the call asked for, so that only the same call resumes it."""
 
     request: Mapping[str, Any]
-    tiers: Mapping[str, PlannedTier]
-    tuning_seconds: float | None = None  # estimated, with the calibration; None: not measured
-    budget: float | None = None  # seconds
+    tiers: Annotated[Mapping[TierName, PlannedTier], Len(min_length=1)]
+    tuning_seconds: Seconds | None = None  # estimated, with the calibration; None: not measured
+    budget: Seconds | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)  # why, by tier
-    actual_tuning_seconds: float | None = None
+    actual_tuning_seconds: Seconds | None = None
 
     @property
     def is_measured(self) -> bool:
@@ -214,7 +217,7 @@ def check_same(folder: RunFolder, tier: str, found: Model, wanted: Model) -> Non
 
 def save_plan(plan: FitPlan, folder: Path) -> None:
     """Write `plan.json` into a run's folder."""
-    write_json(folder / _FILE, {"format": FORMAT, **asdict(plan)})
+    write_record(folder / _FILE, {"format": FORMAT, **asdict(plan)})
 
 
 def load_plan(folder: Path, request: Mapping[str, Any]) -> FitPlan | None:
@@ -222,10 +225,6 @@ def load_plan(folder: Path, request: Mapping[str, Any]) -> FitPlan | None:
     if not (folder / _FILE).exists():
         return None
     saved = read_json(folder / _FILE)
-    if saved.pop("format", None) != FORMAT or saved.get("request") != request:
+    if saved.get("format") != FORMAT or saved.get("request") != request:
         return None
-    try:
-        tiers = {name: PlannedTier(**tier) for name, tier in saved.pop("tiers").items()}
-        return FitPlan(tiers=tiers, **saved)
-    except (TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{folder / _FILE} is not a plan: {error}. Delete it to make a new one.") from error
+    return read_record(folder / _FILE, FitPlan, FORMAT, "Delete it to make a new one.")

@@ -1,6 +1,5 @@
 """A finished run, which answers questions, judges triples, evaluates itself and writes reports."""
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,14 +16,15 @@ from cascader.evaluation import Evaluation, Filtering
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side, SplitName
 from cascader.models.model import Model
 from cascader.models.registry import load_model
-from cascader.runs.folder import RunFolder
+from cascader.paths import copy_files
+from cascader.runs.folder import RunFolder, RunRecord
 from cascader.runs.measurement import SumWeights, evaluate_run
 from cascader.runs.prediction import Predictions, Verdict
 from cascader.runs.predictor import Predictor, with_threshold
 from cascader.runs.questions import for_new_entities, parse_entity
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
-from cascader.storage import folder_bytes
+from cascader.storage import atomic_folder, folder_bytes
 from cascader.tuning import (
     READ_TOP,
     Budget,
@@ -59,7 +59,7 @@ class Run:
     folder: RunFolder
     kg: KnowledgeGraph
     tiers: Mapping[str, Model]
-    metadata: Mapping[str, Any]
+    metadata: RunRecord
     part: tuple[str, ...] | None = None  # the tiers that its cascade may use; None: all but those that stand apart
 
     def __repr__(self) -> str:
@@ -93,8 +93,7 @@ class Run:
     @property
     def cascade_tiers(self) -> dict[str, Model]:
         """The tiers that its cascade may use: a tier that stands apart was trained to be compared with them."""
-        apart = self.metadata.get("apart", ())
-        names = [name for name in self.tiers if name not in apart] if self.part is None else self.part
+        names = [name for name in self.tiers if name not in self.metadata.apart] if self.part is None else self.part
         return {name: self.tiers[name] for name in names}
 
     @property
@@ -107,7 +106,8 @@ class Run:
         target = RunFolder(folder)
         if target.is_complete:
             raise SettingsError(f"{target.path} already holds a complete run. Choose another folder.")
-        shutil.copytree(self.folder.path, target.path, dirs_exist_ok=True)
+        with atomic_folder(target.path) as temporary:
+            copy_files(self.folder.path, temporary)
         return load_run(target.path)
 
     # The cascade that valid chose.
@@ -336,11 +336,22 @@ def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Model])
     return load_run(target.path)
 
 
-def load_run(folder: str | Path) -> Run:
-    """Load a run from its folder alone: `load_run("runs/mine").predict("aspirin", "treats")`."""
+def load_run(folder: str | Path, *, verify: bool = True) -> Run:
+    """Load a run from its folder alone: `load_run("runs/mine").predict("aspirin", "treats")`.
+
+    All files of its graph and its tiers are checked against the sums in `run.json`; `verify=False` leaves that out.
+    """
     found = RunFolder(folder)
     metadata = found.metadata()
-    kg = found.load_graph(str(metadata["dataset"]))
-    if kg.data_hash != metadata["data_hash"]:
+    if verify:
+        found.verify(metadata)
+    kg = found.load_graph(metadata.dataset)
+    if kg.data_hash != metadata.data_hash:
         raise DataError(f"the graph in {found.path} is not the one this run was fitted to. Fit it again.")
-    return Run(found, kg, {name: load_model(found.tier(name), kg) for name in metadata["tiers"]}, metadata)
+    tiers = {name: load_model(found.tier(name), kg) for name in metadata.tiers}
+    for name, kind in metadata.tiers.items():
+        if tiers[name].name != kind:
+            raise DataError(
+                f"the tier {name} of {found.path} is a {tiers[name].name}, expected {kind}. Copy the run again."
+            )
+    return Run(found, kg, tiers, metadata)

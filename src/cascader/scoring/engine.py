@@ -95,7 +95,11 @@ class MemoryShard:
 def read_shard(path: Path, sha256: str) -> tuple[IntArray, FloatArray]:
     """Read the pairs and scores of a file, checking that it has not changed since it was written."""
     arrays = read_arrays(path, sha256)
-    return arrays["keys"], arrays["scores"]
+    keys, scores = (arrays.get(name, np.empty(0)) for name in ("keys", "scores"))
+    kinds, are_numbers = (keys.dtype.name, scores.dtype.name), not np.isnan(scores).any()
+    if kinds != ("int64", "float32") or keys.shape != scores.shape or keys.ndim != 1 or not are_numbers:
+        raise DataError(f"{path} holds no scores of pairs. Delete it to score them again.")
+    return keys, scores
 
 
 def cut(keys: IntArray, shard_pairs: int) -> list[IntArray]:

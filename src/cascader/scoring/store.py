@@ -6,18 +6,21 @@ A killed process resumes without scoring any pair again.
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
+from annotated_types import Predicate
 
 from cascader.display import progress
 from cascader.errors import CascaderError, DataError
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.records import Sha256, conforming
 from cascader.scoring.engine import (
     SHARD_PAIRS,
     Call,
@@ -99,14 +102,29 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 
 
+def _is_job_name(name: str) -> bool:
+    return re.fullmatch("[0-9]{5,9}", name) is not None
+
+
+def _is_shard_name(name: str) -> bool:
+    """Whether a file can be a shard of the folder: one with another name is never opened, here or elsewhere."""
+    return re.fullmatch(r"[0-9]{5,9}/[0-9]{5,9}\.safetensors", name) is not None
+
+
 @dataclass
 class _Job:
     """Pairs that were requested together; while a job is open, its finished shards wait for the others."""
 
-    name: str
-    asked: str  # the sha256 of the pairs and how they are cut
+    name: Annotated[str, Predicate(_is_job_name)]
+    asked: Sha256  # the sha256 of the pairs and how they are cut
     is_open: bool = True
-    shards: dict[str, str] = field(default_factory=dict)  # the sha256 of each finished one, by file name
+    # The sha256 of each finished one, by file name.
+    shards: dict[Annotated[str, Predicate(_is_shard_name)], Sha256] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    jobs: tuple[_Job, ...]
 
 
 class ScoreStore:
@@ -183,10 +201,7 @@ class ScoreStore:
                 f"{FORMAT} and {self._identity!r}. Was it written by another version of cascader? Use that one, or "
                 f"delete {self.folder}."
             )
-        try:
-            self._jobs = [_Job(**job) for job in saved["jobs"]]
-        except (KeyError, TypeError) as error:
-            raise DataError(f"{path} is not a list of jobs: {error}. Delete {self.folder} to start over.") from error
+        self._jobs = list(conforming(saved, _Manifest, path, f"Delete {self.folder} to start over.").jobs)
         for job in self._jobs:
             if not job.is_open:
                 self._take(job)

@@ -41,6 +41,7 @@ def serve(
     port: int,
     token: str,
     ready: Callable[[str], None],
+    verify: bool = True,
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
     batching: Batching = Batching(),  # noqa: B008 - likewise
 ) -> None:
@@ -53,7 +54,7 @@ def serve(
                 f"other machines can reach {host}, so anyone there could ask. Set --token TOKEN, or serve on 127.0.0.1."
             )
         name = address if address in _EVERYWHERE else host
-        app = create_app(load_run(folder), host=name, token=token, limits=limits, batching=batching)
+        app = create_app(load_run(folder, verify=verify), host=name, token=token, limits=limits, batching=batching)
         _log_requests()
         _keep_others_from_waiting()
         server = uvicorn.Server(_config(app, limits))

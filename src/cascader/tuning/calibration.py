@@ -8,14 +8,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cascader.cascade import Cascade, known_mask
 from cascader.errors import DataError
 from cascader.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
-from cascader.storage import read_json, write_json
+from cascader.records import Count, Share, read_record, write_record
 from cascader.tuning import tier_to_dict
 from cascader.tuning.curves import Curve, evidence, fit_logistic, log_loss, with_steps
 
@@ -26,20 +25,20 @@ BINS = 15
 class Bin:
     """A group of answers that are about equally probable."""
 
-    answers: int
-    predicted: float  # the mean probability
-    found: float  # the share of golds
+    answers: Count
+    predicted: Share  # the mean probability
+    found: Share  # of golds
 
 
 @dataclass(frozen=True)
 class Reliability:
     """How reliable probabilities are, on questions that no curve was fitted to or chosen on."""
 
-    questions: int
-    answers: int
-    golds: int
-    error_before: float  # the expected calibration error when softmax shares are taken as probabilities
-    error_after: float  # the expected calibration error of the probabilities
+    questions: Count
+    answers: Count
+    golds: Count
+    error_before: Share  # the expected calibration error when softmax shares are taken as probabilities
+    error_after: Share  # the expected calibration error of the probabilities
     before: tuple[Bin, ...]
     after: tuple[Bin, ...]
 
@@ -55,16 +54,6 @@ class Reliability:
             before=bins_of(shares, is_gold),
             after=bins_of(probabilities, is_gold),
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the reliability as a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> "Reliability":
-        """Rebuild it from `as_dict()`."""
-        bins = {name: tuple(Bin(**each) for each in saved[name]) for name in ("before", "after")}
-        return cls(**{**saved, **bins})
 
 
 def bins_of(probabilities: FloatArray, is_gold: BoolArray, bins: int = BINS) -> tuple[Bin, ...]:
@@ -101,9 +90,9 @@ def _equal_bins(probabilities: FloatArray, bins: int) -> Iterator[IntArray]:
 class Threshold:
     """The probability from which a triple is judged to be true, and how accurate that is."""
 
-    probability: float
-    accuracy: float  # on triples that it was not chosen on, half of them true and half corrupted
-    triples: int  # that it was chosen and measured on
+    probability: Share
+    accuracy: Share  # on triples that it was not chosen on, half of them true and half corrupted
+    triples: Count  # that it was chosen and measured on
 
 
 @dataclass(frozen=True)
@@ -129,25 +118,6 @@ class Calibration:
         return (
             f"Probabilities are off by {found.error_after:.3f} on average ({found.error_before:.3f} before "
             f"calibration), measured on {found.answers:,} top answers of valid, {found.golds:,} of them right."
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the calibration as a JSON object."""
-        return {
-            "head": self.head.as_dict(),
-            "tail": self.tail.as_dict(),
-            "reliability": self.reliability.as_dict(),
-            "threshold": None if self.threshold is None else asdict(self.threshold),
-        }
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> "Calibration":
-        """Rebuild it from `as_dict()`."""
-        return cls(
-            Curve.from_dict(saved["head"]),
-            Curve.from_dict(saved["tail"]),
-            Reliability.from_dict(saved["reliability"]),
-            None if saved["threshold"] is None else Threshold(**saved["threshold"]),
         )
 
 
@@ -270,10 +240,22 @@ def _chosen(scores: FloatArray, is_gold: BoolArray, draw: np.random.Generator) -
     return np.concatenate([always, golds, drawn]), counts
 
 
-FORMAT = 2
-#: Formats of earlier versions: they say less about the reliability, so calibrations are redone.
-_EARLIER = (1,)
+FORMAT = 3
 FILE = "calibration.json"
+
+
+@dataclass(frozen=True)
+class _SavedCalibration:
+    identity: dict[str, str]
+    head: Curve
+    tail: Curve
+    reliability: Reliability
+    threshold: Threshold | None
+
+
+@dataclass(frozen=True)
+class _SavedCalibrations:
+    calibrations: tuple[_SavedCalibration, ...]
 
 
 def hash_of_cascade(cascade: Cascade) -> str:
@@ -288,25 +270,21 @@ def hash_of_cascade(cascade: Cascade) -> str:
 
 def save_calibration(calibration: Calibration, folder: Path, identity: Mapping[str, str]) -> None:
     """Write a calibration to `calibration.json`, next to those of other cascades of the same run."""
-    others = [saved for saved in _saved(folder) if saved["identity"] != dict(identity)]
-    entry = {"identity": dict(identity), **calibration.as_dict()}
-    write_json(folder / FILE, {"format": FORMAT, "calibrations": [*others, entry]})
+    others = [asdict(saved) for saved in _saved(folder) if saved.identity != dict(identity)]
+    entry = {"identity": dict(identity), **asdict(calibration)}
+    write_record(folder / FILE, {"format": FORMAT, "calibrations": [*others, entry]})
 
 
 def load_calibration(folder: Path, identity: Mapping[str, str]) -> Calibration | None:
     """Load the calibration that was saved for this cascade; None if there is none."""
-    return next((Calibration.from_dict(saved) for saved in _saved(folder) if saved["identity"] == dict(identity)), None)
+    for saved in _saved(folder):
+        if saved.identity == dict(identity):
+            return Calibration(saved.head, saved.tail, saved.reliability, saved.threshold)
+    return None
 
 
-def _saved(folder: Path) -> list[dict[str, Any]]:
-    if not (folder / FILE).exists():
-        return []
-    content = read_json(folder / FILE)
-    if content.get("format") in _EARLIER:
-        return []
-    if content.get("format") != FORMAT:
-        raise DataError(
-            f"{folder / FILE} has format {content.get('format')!r}, expected {FORMAT}. It was written by another "
-            "version of cascader: use that one, or delete the file to calibrate again."
-        )
-    return list(content["calibrations"])
+def _saved(folder: Path) -> tuple[_SavedCalibration, ...]:
+    path = folder / FILE
+    if not path.exists():
+        return ()
+    return read_record(path, _SavedCalibrations, FORMAT, "Delete it to calibrate again.").calibrations

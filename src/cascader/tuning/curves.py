@@ -1,14 +1,16 @@
 """Curves from evidence to probability that never fall as the score rises."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Len
 from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit, logsumexp
 
+from cascader.errors import DataError
 from cascader.graph import BoolArray, FloatArray
+from cascader.records import Share
 
 #: The columns of the evidence. The first two rise with the entity's score; the last describes the whole question.
 EVIDENCE = ("share", "rank", "answers")
@@ -63,10 +65,15 @@ class Curve:
     [0.5, 0.119]
     """
 
-    weights: tuple[float, ...]  # (evidence,)
+    weights: Annotated[tuple[float, ...], Len(len(EVIDENCE), len(EVIDENCE))]
     intercept: float
     sums: tuple[float, ...] = ()  # where steps start and end, ascending
-    values: tuple[float, ...] = ()  # the probability at each, never falling
+    values: tuple[Share, ...] = ()  # the probability at each, never falling
+
+    def __post_init__(self) -> None:
+        is_rising = all(list(steps) == sorted(steps) for steps in (self.sums, self.values))
+        if len(self.sums) != len(self.values) or not is_rising:
+            raise DataError("the steps of a curve fall, or are not as many as its values.")
 
     @property
     def kind(self) -> str:
@@ -81,15 +88,6 @@ class Curve:
     def weigh(self, evidence: FloatArray) -> FloatArray:
         """Compute the weighted sum of the evidence; shape (answers,)."""
         return evidence @ np.array(self.weights) + self.intercept
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the curve as a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> "Curve":
-        """Rebuild it from `as_dict()`."""
-        return cls(tuple(saved["weights"]), saved["intercept"], tuple(saved["sums"]), tuple(saved["values"]))
 
 
 def fit_logistic(evidence: FloatArray, is_gold: BoolArray, counts: FloatArray) -> Curve:

@@ -1,16 +1,23 @@
 """The result of tuning: the cascades that were tried on valid, the best within a budget, and their files."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from annotated_types import Ge, Len
 
 from cascader.cascade import Alpha, Cascade, Fusion, Tier
+from cascader.cascade.blend import Pruned, Scale
 from cascader.cascade.pruners import load_pruner
 from cascader.errors import DataError, SettingsError
+from cascader.records import Seconds, Sha256, Share, TierName, naming, read_record, write_record
 from cascader.scoring.scorer import Scorer
-from cascader.storage import read_arrays, read_json, write_arrays, write_json
+from cascader.storage import Array, read_arrays, sha256_of, write_arrays
 from cascader.tuning.weights import is_beyond_chance
+
+logger = logging.getLogger(__name__)
 
 #: The costs of a trial, by the names of its fields.
 Cost = Literal["pairs_per_query", "seconds_per_query"]
@@ -80,9 +87,33 @@ def cascade_to_dict(cascade: Cascade) -> dict[str, Any]:
     }
 
 
-def cascade_from_dict(saved: Mapping[str, Any], scorers: Mapping[str, Scorer]) -> Cascade:
-    """Rebuild a cascade whose pruners have learned nothing from `cascade_to_dict`; `scorers` are its tiers by name."""
-    return _cascade(saved, scorers, {}, 0)
+@dataclass(frozen=True)
+class SavedTier:
+    """A later tier of a cascade, as a JSON file has it."""
+
+    tier: TierName
+    alpha: Alpha
+    keep: dict[str, Any] | None  # the settings of its pruner, which checks them itself
+    scale: Scale
+    pruned: Pruned
+
+
+@dataclass(frozen=True)
+class SavedCascade:
+    """A cascade, as a JSON file has it; `scorers` of these names make it whole again."""
+
+    tiers: Annotated[tuple[TierName, ...], Len(min_length=1)]
+    later: tuple[SavedTier, ...]
+
+    def cascade(self, scorers: Mapping[str, Scorer], arrays: Mapping[str, Array], prefix: str = "") -> Cascade:
+        """Rebuild the cascade; `arrays` is what its pruners have learned, under names that start with the prefix."""
+        missing = [name for name in (*self.tiers, *(later.tier for later in self.later)) if name not in scorers]
+        if missing:
+            raise DataError(
+                f"this cascade was tuned with a tier {missing[0]!r}, which this run does not have. Tune again."
+            )
+        tiers = tuple(_tier(later, scorers, arrays, f"{prefix}{later.tier}/") for later in self.later)
+        return Cascade(scorers[self.tiers[0]], tiers, name=self.tiers[0])
 
 
 def tier_to_dict(tier: Tier) -> dict[str, Any]:
@@ -154,11 +185,28 @@ class TuningResult:
         return max(fitting, key=lambda plan: (plan.trial.mrr, -plan.pairs))  # not by seconds, which vary
 
 
-FORMAT = 3
+FORMAT = 4
+_FILE, _ARRAYS = "tuning.json", "tuning.safetensors"
+
+
+@dataclass(frozen=True)
+class _SavedTrial(SavedCascade):
+    valid_mrr: Share
+    pairs_per_query: Annotated[float, Ge(0)]
+    seconds_per_query: Seconds
+    coverage: Share | None
+    p_value: Share | None
+
+
+@dataclass(frozen=True)
+class _SavedResult:
+    identity: dict[str, str]
+    arrays: Sha256  # of the other file
+    trials: Annotated[tuple[_SavedTrial, ...], Len(min_length=1)]
 
 
 def save_tuned(tuned: TuningResult, folder: Path, identity: Mapping[str, str]) -> None:
-    """Write `tuning.safetensors`, then `tuning.json`, so that the second exists only if both are complete.
+    """Write `tuning.safetensors`, then `tuning.json` with the sum of both, so that the second exists only if both do.
 
     `identity` says which models the result is for: a hash for each tier.
     """
@@ -169,11 +217,10 @@ def save_tuned(tuned: TuningResult, folder: Path, identity: Mapping[str, str]) -
         if tier.keep is not None
         for name, array in tier.keep.tensors().items()
     }
-    write_arrays(folder / "tuning.safetensors", arrays)
-    write_json(
-        folder / "tuning.json",
-        {"format": FORMAT, "identity": dict(identity), "trials": [trial.as_dict() for trial in tuned.trials]},
-    )
+    write_arrays(folder / _ARRAYS, arrays)
+    trials = [trial.as_dict() for trial in tuned.trials]
+    about = {"identity": dict(identity), "arrays": sha256_of(folder / _ARRAYS)}
+    write_record(folder / _FILE, {"format": FORMAT, **about, "trials": trials})
 
 
 def load_tuned(folder: Path, identity: Mapping[str, str], scorers: Mapping[str, Scorer]) -> TuningResult | None:
@@ -181,49 +228,38 @@ def load_tuned(folder: Path, identity: Mapping[str, str], scorers: Mapping[str, 
 
     `scorers` are the tiers by name.
     """
-    if not (folder / "tuning.json").exists():
+    path, advice = folder / _FILE, "Delete it to tune again."
+    if not path.exists():
         return None
-    saved = read_json(folder / "tuning.json")
-    if saved.get("format", 0) > FORMAT:
-        raise DataError(
-            f"{folder / 'tuning.json'} has format {saved['format']}, but this cascader reads up to {FORMAT}. "
-            "Update cascader, or delete the file to tune again."
-        )
-    if saved.get("format") != FORMAT or saved["identity"] != dict(identity):
+    saved = read_record(path, _SavedResult, FORMAT, advice)
+    if saved.identity != dict(identity):
         return None
-    tensors = read_arrays(folder / "tuning.safetensors")
-    return TuningResult(
-        tuple(
-            Trial(
-                _cascade(trial, scorers, tensors, i),
-                trial["valid_mrr"],
-                trial["pairs_per_query"],
-                trial["seconds_per_query"],
-                trial["coverage"],
-                trial["p_value"],
-            )
-            for i, trial in enumerate(saved["trials"])
-        )
+    if not (folder / _ARRAYS).exists() or sha256_of(folder / _ARRAYS) != saved.arrays:
+        # A kill between the two files leaves this behind, too.
+        logger.warning("%s does not belong to %s: tuning again.", folder / _ARRAYS, path)
+        return None
+    arrays = read_arrays(folder / _ARRAYS)
+    with naming(path, advice):
+        return TuningResult(tuple(_trial(trial, scorers, arrays, i) for i, trial in enumerate(saved.trials)))
+
+
+def _trial(saved: _SavedTrial, scorers: Mapping[str, Scorer], arrays: Mapping[str, Array], number: int) -> Trial:
+    return Trial(
+        saved.cascade(scorers, arrays, f"{number}/"),
+        saved.valid_mrr,
+        saved.pairs_per_query,
+        saved.seconds_per_query,
+        saved.coverage,
+        saved.p_value,
     )
 
 
-def _cascade(
-    saved: Mapping[str, Any], scorers: Mapping[str, Scorer], tensors: Mapping[str, Any], trial: int
-) -> Cascade:
-    missing = [name for name in saved["tiers"] if name not in scorers]
-    if missing:
-        raise DataError(f"this cascade was tuned with a tier {missing[0]!r}, which this run does not have. Tune again.")
-    tiers = tuple(_tier(later, scorers, tensors, trial) for later in saved["later"])
-    return Cascade(scorers[saved["tiers"][0]], tiers, name=saved["tiers"][0])
-
-
-def _tier(saved: Mapping[str, Any], scorers: Mapping[str, Scorer], tensors: Mapping[str, Any], trial: int) -> Tier:
-    name, prefix = saved["tier"], f"{trial}/{saved['tier']}/"
-    arrays = {key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
+def _tier(saved: SavedTier, scorers: Mapping[str, Scorer], arrays: Mapping[str, Array], prefix: str) -> Tier:
+    learned = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     return Tier(
-        name=name,
-        scorer=scorers[name],
-        alpha=Alpha.from_dict(saved["alpha"]),
-        keep=None if saved["keep"] is None else load_pruner(saved["keep"], arrays),
-        fusion=Fusion(saved["scale"], saved["pruned"]),
+        name=saved.tier,
+        scorer=scorers[saved.tier],
+        alpha=saved.alpha,
+        keep=None if saved.keep is None else load_pruner(saved.keep, learned),
+        fusion=Fusion(saved.scale, saved.pruned),
     )

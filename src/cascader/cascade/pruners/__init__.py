@@ -6,7 +6,7 @@ from typing import Any
 from cascader.cascade.pruners.dynamic import BudgetedTopK, ConformalTopK, DynamicTopK
 from cascader.cascade.pruners.examples import Examples, ScoredQueries, score_in_blocks
 from cascader.cascade.pruners.pruner import Capped, Pruner, StaticTopK, TopK, top_candidates
-from cascader.errors import DataError
+from cascader.errors import DataError, SettingsError
 
 __all__ = [
     "Capped",
@@ -35,9 +35,9 @@ def load_pruner(saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> Pruner:
     TopK(k=50)
     """
     name = saved.get("pruner")
-    if name not in PRUNERS:
+    if not isinstance(name, str) or name not in PRUNERS:
         raise DataError(f"there is no pruner {name!r}, expected one of: {', '.join(PRUNERS)}.")
     try:
         return PRUNERS[name].load(saved, tensors)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (SettingsError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
         raise DataError(f"the {name} pruner is incomplete: {error}. Fit it and save it again.") from error

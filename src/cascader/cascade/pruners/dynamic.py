@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 import numpy as np
 
 from cascader.cascade.pruners.examples import Examples, FeatureName, ScoredQueries, asked, describe
-from cascader.cascade.pruners.pruner import check_share, top_candidates
+from cascader.cascade.pruners.pruner import check_share, finite, top_candidates
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Array, Candidates, FloatArray, IntArray, Queries, Side
 
@@ -229,7 +229,7 @@ class BudgetedTopK:
         """Rebuild it from `as_dict()` and `tensors()`."""
         pruner = cls(saved["mean"], seed=saved["seed"])
         if "price" in saved:
-            pruner.price_ = saved["price"]
+            pruner.price_ = finite("price", saved["price"])
             pruner.dynamic_ = DynamicTopK.load(saved["dynamic"], tensors)
         return pruner
 
@@ -341,7 +341,8 @@ class ConformalTopK:
         """Rebuild it from `as_dict()` and `tensors()`."""
         pruner = cls(saved["coverage"], seed=saved["seed"])
         if "factors" in saved:
-            head, tail = (math.inf if f is None else f for f in (saved["factors"][s] for s in ("head", "tail")))
+            factors = (saved["factors"][side] for side in ("head", "tail"))
+            head, tail = (math.inf if each is None else finite("factor", each) for each in factors)
             pruner.factors_ = {"head": head, "tail": tail}
             pruner.dynamic_ = DynamicTopK.load(saved["dynamic"], tensors)
         return pruner

@@ -1,5 +1,6 @@
 """The interface of all pruners, the selection that they share, and those that keep the same number for every query."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
@@ -31,6 +32,13 @@ class Pruner(Protocol):
     def tensors(self) -> dict[str, Array]:
         """Return the arrays it has learned, by name."""
         ...
+
+
+def finite(name: str, value: object) -> float:
+    """Return a number that a file has, if it is one."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise SettingsError(f"{name} is {value!r}, expected a number, 0 or more.")
+    return float(value)
 
 
 def check_share(name: str, value: object) -> None:
@@ -115,7 +123,7 @@ class TopK:
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
         """Keep the best candidates of each query, best first and never a masked one."""
-        return top_candidates(queries, scores, np.full(len(queries), self.k))
+        return top_candidates(queries, scores, np.full(len(queries), min(self.k, scores.shape[1])))
 
     def __str__(self) -> str:
         return f"the best {self.k}"
@@ -197,10 +205,17 @@ class StaticTopK:
         pruner = cls(saved["quantile"])
         if "k" in saved:
             pruner.ranks_ = {
-                "head": np.asarray(tensors["head_ranks"]),
-                "tail": np.asarray(tensors["tail_ranks"]),
+                "head": _checked_ranks(tensors["head_ranks"]),
+                "tail": _checked_ranks(tensors["tail_ranks"]),
             }
         return pruner
+
+
+def _checked_ranks(saved: Any) -> FloatArray:  # noqa: ANN401 - whatever the file has
+    ranks: FloatArray = np.asarray(saved)
+    if ranks.ndim != 1 or len(ranks) == 0 or ranks.dtype.kind != "f" or not (np.isfinite(ranks) & (ranks >= 1)).all():
+        raise ValueError(f"its ranks have shape {ranks.shape}, expected a list of numbers that are at least 1")
+    return ranks
 
 
 @dataclass(frozen=True)
@@ -212,8 +227,8 @@ class Capped:
     pruner: Pruner
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise SettingsError(f"k is {self.k}, expected at least 1 candidate.")
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+            raise SettingsError(f"k is {self.k!r}, expected at least 1 candidate.")
 
     def keep(self, queries: Queries, scores: FloatArray) -> Candidates:
         """Keep the best candidates of each query, best first and never a masked one."""

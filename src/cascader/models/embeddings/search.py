@@ -14,19 +14,21 @@ from cascader.models.embeddings.embedding import Embedding
 from cascader.models.embeddings.interactions import EMBEDDINGS
 from cascader.models.settings import search_space
 from cascader.models.training import CHECKPOINT
-from cascader.storage import read_json, write_json
+from cascader.records import Count, Seconds, Share, read_record, write_record
+from cascader.storage import read_json
 
 FORMAT = 2
+_ADVICE = "Delete it to start the search over."
 
 
 @dataclass(frozen=True)
 class Trial:
     """One training: the settings that were tried, and the result."""
 
-    changes: dict[str, Any]  # to the settings that the search started from
-    valid_mrr: float | None  # None where the training diverged, or time was up before its first validation
-    epochs: int
-    seconds: float
+    changes: dict[str, str | int | float | bool]  # to the settings that the search started from
+    valid_mrr: Share | None  # None where the training diverged, or time was up before its first validation
+    epochs: Count
+    seconds: Seconds
     has_diverged: bool = False
 
     @property
@@ -35,6 +37,11 @@ class Trial:
         if self.valid_mrr is None:
             return -math.inf if self.has_diverged else -1.0
         return self.valid_mrr
+
+
+@dataclass(frozen=True)
+class _SavedTrials:
+    trials: tuple[Trial, ...]
 
 
 class Search:
@@ -133,7 +140,7 @@ class Search:
 
     def _save(self) -> None:
         """Record the trials, then delete the weights of all but the best."""
-        write_json(self._folder / "trials.json", {**self._identity(), "trials": [asdict(t) for t in self.trials]})
+        write_record(self._folder / "trials.json", {**self._identity(), "trials": [asdict(t) for t in self.trials]})
         for number, trial in enumerate(self.trials):
             if trial.has_diverged or number != self.best:
                 shutil.rmtree(self._trial_folder(number), ignore_errors=True)
@@ -142,11 +149,15 @@ class Search:
         path = self._folder / "trials.json"
         if not path.exists():
             return []
-        saved = read_json(path)
+        found = read_json(path)
         for name, wanted in self._identity().items():
-            if saved.get(name) != wanted:
+            if found.get(name) != wanted:
                 raise DataError(
-                    f"{path} is a search with {name} {saved.get(name)!r}, but now it is {wanted!r}. Choose "
+                    f"{path} is a search with {name} {found.get(name)!r}, but now it is {wanted!r}. Choose "
                     "another folder, or delete the file to start over."
                 )
-        return [Trial(**trial) for trial in saved["trials"]]
+        trials = read_record(path, _SavedTrials, FORMAT, _ADVICE).trials
+        for trial in trials:
+            if trial.changes.keys() - self._space.keys():
+                raise DataError(f"{path} has changes {trial.changes}, expected some of {list(self._space)}. {_ADVICE}")
+        return list(trials)
