@@ -8,7 +8,7 @@ import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
-from cascader.models.model import FittedModel
+from cascader.models.model import FittedModel, array_of
 from cascader.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
@@ -88,15 +88,19 @@ class Frequency(FittedModel):
     def _take_tensors(self, tensors: "Mapping[str, Tensor]", kg: KnowledgeGraph, folder: Path) -> None:
         from scipy.sparse import csr_array
 
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        self.popularity_ = arrays["popularity"]
-        if len(self.popularity_) != len(kg.entities) or arrays["rows"].max(initial=-1) >= 2 * len(kg.relations):
+        self.popularity_ = array_of(tensors, "popularity", (None,))
+        counts = array_of(tensors, "counts", (None,))
+        shape = (2 * len(kg.relations), len(kg.entities))
+        if len(self.popularity_) != len(kg.entities) or tensors["rows"].max() >= shape[0]:
             raise DataError(
                 f"{folder} has counts for {len(self.popularity_):,} entities, but {kg.name} has "
                 f"{len(kg.entities):,}, or other relations. It was fitted to another graph."
             )
-        shape = (2 * len(kg.relations), len(kg.entities))
-        self.counts_ = csr_array((arrays["counts"], (arrays["rows"], arrays["entities"])), shape=shape)
+        places = tuple(
+            array_of(tensors, name, counts.shape, below=end)
+            for name, end in zip(("rows", "entities"), shape, strict=True)
+        )
+        self.counts_ = csr_array((counts, places), shape=shape)
 
 
 def _rows(queries: Queries, relation_count: int) -> IntArray:

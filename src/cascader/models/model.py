@@ -6,17 +6,22 @@ epochs inherits `TrainedModel`.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+import numpy as np
+
 from cascader.durations import parse_duration
-from cascader.errors import DataError, NotFittedError
-from cascader.graph import Candidates, Entity, FloatArray, KnowledgeGraph, Queries
+from cascader.errors import DataError, NotFittedError, SettingsError
+from cascader.graph import Array, Candidates, Entity, FloatArray, KnowledgeGraph, Queries
 from cascader.models.history import Schedule, TrainingHistory
 from cascader.models.settings import Settings
 from cascader.models.training import CHECKPOINT, Checkpoint, Trainable, TrainingCost, train
+from cascader.records import Name, conforming
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_json, read_tensors, write_json, write_tensors
 
@@ -203,11 +208,12 @@ class FittedModel(ABC):
         """Read a model that `save` has written; `kg` must be the graph it was fitted to."""
         folder = Path(folder)
         saved = read_model_json(folder)
-        if saved["model"] != cls.name:
-            raise DataError(f"{folder} holds the model {saved['model']!r}, expected {cls.name!r}.")
-        model = cls(**saved["settings"])
-        model.history_ = TrainingHistory.from_dict(saved["history"])
-        model._take_tensors(read_tensors(folder / MODEL_TENSORS)[0], kg, folder)
+        if saved.model != cls.name:
+            raise DataError(f"{folder} holds the model {saved.model!r}, expected {cls.name!r}.")
+        with naming_damage(folder):
+            model = cls(**saved.settings)
+            model.history_ = saved.history
+            model._take_tensors(read_tensors(folder / MODEL_TENSORS)[0], kg, folder)
         return model
 
     @abstractmethod
@@ -271,12 +277,58 @@ class TrainedModel(FittedModel):
         return Checkpoint(Path(folder) / CHECKPOINT, identity)
 
 
-def read_model_json(folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ModelRecord:
+    """What `model.json` says of a model; one that is registered may say more, or less."""
+
+    model: Name
+    settings: dict[str, Any] = field(default_factory=dict)
+    history: TrainingHistory = field(default_factory=TrainingHistory)
+
+
+def read_model_json(folder: Path) -> ModelRecord:
     """What `model.json` says of the model in a folder: its kind, settings and history."""
-    saved = read_json(folder / MODEL_JSON)
+    path = folder / MODEL_JSON
+    saved = read_json(path)
     if saved.get("format") != FORMAT or "model" not in saved:
         raise DataError(
-            f"{folder / MODEL_JSON} has format {saved.get('format')!r} and model {saved.get('model')!r}, expected "
+            f"{path} has format {saved.get('format')!r} and model {saved.get('model')!r}, expected "
             f"format {FORMAT} and the name of a model. It was written by another version of cascader: fit again."
         )
-    return saved
+    return conforming(saved, ModelRecord, path, f"Delete {folder}, and fit again to train it anew.")
+
+
+#: What Python, numpy, scipy and torch raise when tensors are missing, or of shapes that do not go together.
+_DAMAGE = (SettingsError, KeyError, IndexError, ValueError, TypeError, AttributeError, RuntimeError, OverflowError)
+
+
+@contextmanager
+def naming_damage(folder: Path) -> Iterator[None]:
+    """Say of which folder it is if a model cannot be built from its files."""
+    try:
+        yield
+    except _DAMAGE as error:
+        reason = f"there is no {error}" if isinstance(error, KeyError) else str(error).strip().partition("\n")[0]
+        raise DataError(
+            f"the model in {folder} is damaged: {reason.removesuffix('.')}. Copy it again from where it came from, or "
+            "delete the folder and fit again."
+        ) from error
+
+
+def array_of(
+    tensors: "Mapping[str, Tensor]", name: str, shape: tuple[int | None, ...], *, low: int = 0, below: int | None = None
+) -> Array:
+    """A tensor of a file as an array, if it has this shape; None stands for any length.
+
+    With `below`, its values must be whole numbers from `low` that are smaller than it, otherwise they must be finite.
+    """
+    array: Array = tensors[name].numpy()
+    if len(array.shape) != len(shape) or any(want not in (None, has) for has, want in zip(array.shape, shape)):  # noqa: B905
+        raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
+    if below is not None and (
+        array.dtype.kind not in "iu" or (array.size and not low <= array.min() <= array.max() < below)
+    ):
+        raise ValueError(f"{name} has {array.dtype} values, expected whole numbers from {low} to {below - 1:,}")
+    if below is None and not np.isfinite(array).all():
+        raise ValueError(f"{name} has a value that is not finite")
+    return array

@@ -93,7 +93,7 @@ def model_class(name: str) -> type[Model]:
 def load_model(folder: str | Path, kg: KnowledgeGraph) -> Model:
     """Load a model of any kind; `model.json` in its folder says which."""
     folder = Path(folder)
-    name = read_model_json(folder)["model"]
+    name = read_model_json(folder).model
     if name not in model_names():
         raise DataError(f"{folder} holds a model of the kind {name!r}, which is not registered. {_known()}")
     return model_class(name).load(folder, kg)

@@ -12,7 +12,7 @@ from cascader.durations import format_duration, parse_duration
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.arrays import triple_keys
-from cascader.models.model import FittedModel
+from cascader.models.model import FittedModel, array_of
 from cascader.models.regression import Features, Likeness, closed_form, nearest_neighbors, rows_of
 from cascader.models.settings import Between, Settings
 from cascader.scoring.scorer import Reason, Scorer
@@ -179,17 +179,22 @@ class Similarity(FittedModel):
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def _take_tensors(self, tensors: "Mapping[str, Tensor]", kg: KnowledgeGraph, folder: Path) -> None:
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        weights, shares = arrays["weights"], arrays["shares"]
-        found = len(arrays["offsets"]) - 1 if "offsets" in arrays else len(weights)
+        is_sparse = "offsets" in tensors
+        weights = array_of(tensors, "weights", (None,) if is_sparse else (None, None))
+        shares = array_of(tensors, "shares", (None,))
+        found = len(tensors["offsets"]) - 1 if is_sparse else len(weights)
         count, facts = len(kg.entities), len(kg.known(("train",)).triples)
         if (found, len(shares)) != (count, facts):
             raise DataError(
                 f"{folder} has the similarities of {found:,} entities with {len(shares):,} facts, but {kg.name} has "
                 f"{count:,} with {facts:,}. It was fitted to another graph."
             )
-        if "offsets" in arrays:
-            weights = rows_of(arrays["offsets"], arrays["neighbors"], weights)
+        if is_sparse:
+            offsets = array_of(tensors, "offsets", (count + 1,), below=len(weights) + 1)
+            weights = rows_of(offsets, array_of(tensors, "neighbors", weights.shape, below=count), weights)
+            weights.check_format()
+        elif weights.shape != (count, count):
+            raise ValueError(f"weights has shape {weights.shape}, expected {(count, count)}")
         self._take(Likeness(weights, shares), kg)
 
 

@@ -4,7 +4,7 @@ The weights of tiers that are added up are chosen by valid once, and the folder 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 

@@ -220,6 +220,8 @@ class Embedding(TrainedModel):
             "relations": (2 * len(kg.relations), widths[1]),
         }
         for part, shape in shapes.items():
+            if tensors[part].dtype != torch.float32 or not tensors[part].isfinite().all():
+                raise DataError(f"the {part} of this {self.name} are not all finite numbers in 32 bits. Fit it again.")
             if tuple(tensors[part].shape) != shape:
                 raise DataError(
                     f"the {part} of this {self.name} have shape {tuple(tensors[part].shape)}, but {kg.name} needs "

@@ -9,7 +9,7 @@ import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.models.model import FittedModel
+from cascader.models.model import FittedModel, array_of
 from cascader.models.plausibility.evidence import BINS, Evidence, Judgment, Wording, bins_of, values_at
 from cascader.models.plausibility.log_odds import (
     Facts,
@@ -284,18 +284,21 @@ class Plausibility(FittedModel):
     def _take_tensors(self, tensors: "Mapping[str, Tensor]", kg: KnowledgeGraph, folder: Path) -> None:
         from scipy.sparse import csr_array
 
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         size = 2 * len(kg.relations)
-        if len(arrays["anchor"]) != size:
+        self.anchor_ = array_of(tensors, "anchor", (None,))
+        if len(self.anchor_) != size:
             raise DataError(
-                f"{folder} has log-odds for {len(arrays['anchor']) // 2:,} relations, but {kg.name} has "
+                f"{folder} has log-odds for {len(self.anchor_) // 2:,} relations, but {kg.name} has "
                 f"{len(kg.relations):,}. It was fitted to another graph."
             )
         self.kg_ = kg
-        self.completeness_, self.typical_ = arrays["completeness"], arrays["typical"]
-        self.anchor_, self.linked_ = arrays["anchor"], arrays["linked"]
-        places = (arrays["signature_rows"], arrays["signature_features"])
-        self.signature_ = csr_array((arrays["signature"], places), shape=(size, size * len(BINS)))
+        self.completeness_ = array_of(tensors, "completeness", (size, 1 + len(BINS)))
+        self.typical_ = array_of(tensors, "typical", (size,))
+        self.linked_ = array_of(tensors, "linked", (size, size))
+        signature, shape = array_of(tensors, "signature", (None,)), (size, size * len(BINS))
+        rows = array_of(tensors, "signature_rows", signature.shape, below=shape[0])
+        features = array_of(tensors, "signature_features", signature.shape, below=shape[1])
+        self.signature_ = csr_array((signature, (rows, features)), shape=shape)
 
 
 class NewAnchors:

@@ -12,9 +12,9 @@ from cascader.display import emit
 from cascader.durations import format_duration, parse_duration
 from cascader.errors import DataError
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.models.model import FittedModel
+from cascader.models.model import FittedModel, array_of
 from cascader.models.rules.application import AppliedRules
-from cascader.models.rules.facts import Facts
+from cascader.models.rules.facts import BANDS, Facts
 from cascader.models.rules.miner import SAMPLED, STAGES, Mined, Miner
 from cascader.models.rules.tables import Chains, ConstantRules, RulesOptions, RulesSettings
 from cascader.models.rules.words import Explainer
@@ -175,16 +175,19 @@ class Rules(FittedModel):
         return {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
 
     def _take_tensors(self, tensors: "Mapping[str, Tensor]", kg: KnowledgeGraph, folder: Path) -> None:
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        entity_count, relation_count = arrays["counts"].tolist()
+        entity_count, relation_count = array_of(tensors, "counts", (2,)).tolist()
         if (entity_count, relation_count) != (len(kg.entities), len(kg.relations)):
             raise DataError(
                 f"{folder} has rules for {entity_count:,} entities and {relation_count:,} relations, but {kg.name} has "
                 f"{len(kg.entities):,} and {len(kg.relations):,}. It was fitted to another graph."
             )
-        sampled = tuple(name for name, is_sampled in zip(SAMPLED, arrays["sampled"], strict=True) if is_sampled)
-        stopped = STAGES[int(arrays["stopped"][0])]
-        chains, constants = Chains.of_arrays(arrays, "chains."), ConstantRules.of_arrays(arrays, "constants.")
+        is_sampled = array_of(tensors, "sampled", (len(SAMPLED),))
+        sampled = tuple(name for name, is_one in zip(SAMPLED, is_sampled, strict=True) if is_one)
+        stopped = STAGES[int(array_of(tensors, "stopped", (1,), below=len(STAGES))[0])]
+        ends = {"targets": 2 * relation_count, "paths": 2 * relation_count, "relations": 2 * relation_count}
+        ends |= {"bands": len(BANDS) + 1, "entities": entity_count, "constants": entity_count}
+        chains = Chains.of_tensors(tensors, "chains.", ends)
+        constants = ConstantRules.of_tensors(tensors, "constants.", ends)
         self._take(Mined(chains, constants, sampled, stopped), kg)
 
 

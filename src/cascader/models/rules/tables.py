@@ -2,15 +2,20 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Self, TypedDict
+from typing import TYPE_CHECKING, Annotated, Self, TypedDict
 
 import numpy as np
 
 from cascader.graph import Array, BoolArray, FloatArray, IntArray
+from cascader.models.model import array_of
 from cascader.models.settings import Between, Settings
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: Where a chain has no further step, and where a rule with a constant holds for any entity.
 NONE = -1
+_MAY_BE_NONE = ("paths", "entities")
 
 
 @dataclass(frozen=True)
@@ -79,9 +84,16 @@ class Table:
         return {f"{prefix}{field.name}": getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, Array], prefix: str) -> Self:
-        """The table that `arrays` gave."""
-        return cls(**{field.name: arrays[f"{prefix}{field.name}"] for field in fields(cls)})
+    def of_tensors(cls, tensors: "Mapping[str, Tensor]", prefix: str, ends: Mapping[str, int]) -> Self:
+        """The table that `arrays` gave; a column in `ends` has whole numbers below its end."""
+        count = len(tensors[f"{prefix}targets"])
+        columns = {}
+        for name in (field.name for field in fields(cls)):
+            shape, low = (count, 3) if name == "paths" else (count,), NONE if name in _MAY_BE_NONE else 0
+            columns[name] = array_of(tensors, f"{prefix}{name}", shape, low=low, below=ends.get(name))
+        if (np.diff(columns["targets"]) < 0).any():
+            raise ValueError(f"{prefix}targets are not sorted")
+        return cls(**columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +109,10 @@ class Chains(Table):
     bands: IntArray  # (rules,) what `bands_of` gives
     supports: FloatArray  # (rules,)
     bodies: FloatArray  # (rules,)
+
+    def __post_init__(self) -> None:
+        if ((self.paths[:, :-1] == NONE) & (self.paths[:, 1:] != NONE)).any():
+            raise ValueError("a chain has a step after its end")
 
     @classmethod
     def empty(cls) -> "Chains":

@@ -1,8 +1,11 @@
-"""The door to transformers: a pretrained encoder and its tokenizer, from a package, a folder or the hub."""
+"""The door to transformers: a pretrained encoder and its tokenizer, from a package, a folder or the hub.
+
+No code of a model is run, no pickle is read, and only `load_base_model` may reach the hub: a saved tier never does.
+"""
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,10 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from cascader.errors import DataError, MissingExtraError, SettingsError
-from cascader.storage import replaced_folder
+from cascader.paths import check_regular
+from cascader.storage import read_json, replaced_folder
 
 #: 23 million parameters, six layers of width 384; it comes as a Python package, so that no hub is needed.
 DEFAULT_BASE = "all-MiniLM-L6-v2"
+#: The folder of a tier for the model that it reads with.
+_HELD = "encoder"
+#: What would lead transformers out of that folder: an adapter names its base, and an index names files.
+_NOT_HELD = ("adapter_config.json", "model.safetensors.index.json")
+_ASKS_FOR_CODE = ("auto_map", "quantization_config", "attn_implementation", "_attn_implementation")
 
 
 class Layer(Protocol):
@@ -74,24 +83,63 @@ class BaseModel:
 
 
 def load_base_model(name: str = DEFAULT_BASE) -> BaseModel:
-    """Load a model by name: the default one, a folder in transformers' layout, or a model on the Hugging Face Hub."""
+    """Load a model by name: the default one, a folder in transformers' layout, or a model on the Hugging Face Hub.
+
+    The name is the user's: to train from a model on the hub is to ask for it.
+    """
+    source = _default_folder() if name == DEFAULT_BASE else name
+    if Path(source).is_dir():
+        _check_folder(Path(source))
+    return _load(name, source, is_local=Path(source).is_dir())
+
+
+def save_held_model(model: BaseModel, folder: Path, is_trained: bool) -> None:
+    """Save the model that a tier reads with in the tier's folder, unless a package has it that everyone has."""
+    if is_trained or model.name != DEFAULT_BASE:
+        model.save(folder / _HELD)
+
+
+def load_held_model(base: str, folder: Path, is_trained: bool) -> BaseModel:
+    """Load the model that a saved tier reads with, from the tier's own folder or the package, and never from the hub.
+
+    What the settings of a saved tier name was the choice of whoever fitted it, not of whoever loads it.
+    """
+    if not is_trained and base == DEFAULT_BASE:
+        return load_base_model()
+    held = folder / _HELD
+    check_regular(held)
+    _check_folder(held)
+    for name in _NOT_HELD:
+        if (held / name).exists():
+            raise DataError(f"{held / name} asks for more than this folder has. Remove it: no tier was saved with it.")
+    about = read_json(held / "config.json")
+    asked = [key for key in about if key in _ASKS_FOR_CODE]
+    if asked:
+        raise DataError(f"{held / 'config.json'} has {asked[0]!r}, which asks for code of others. It is not loaded.")
+    return replace(_load(str(held), str(held), is_local=True), name=base)
+
+
+def _load(name: str, source: str, is_local: bool) -> BaseModel:
     # Without these lines, tokenizers warns after a fork, and transformers writes to standard error.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers
 
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    source = _default_folder() if name == DEFAULT_BASE else name
-    if Path(source).is_dir():
-        _check_folder(Path(source))
+    options = {"trust_remote_code": False, "local_files_only": is_local}
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-        encoder = transformers.AutoModel.from_pretrained(source, torch_dtype=torch.float32)
-    except (OSError, ValueError) as error:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **options)
+        encoder, loading = transformers.AutoModel.from_pretrained(
+            source, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **options
+        )
+    except Exception as error:  # of any kind: what a damaged configuration leads to is not foreseen there
         raise DataError(
             f"cannot load the language model {name!r}: {_first_line(error)} Name a folder that holds one, a model "
             f"on the Hugging Face Hub, with a network connection, or use the default, {DEFAULT_BASE}."
         ) from error
+    missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        raise DataError(f"the language model {name!r} has no weights {missing[0]}. Copy it again.")
     if not hasattr(encoder, "embeddings") or not hasattr(getattr(encoder, "encoder", None), "layer"):
         raise SettingsError(
             f"{name} is a {type(encoder).__name__}, expected a model of the BERT family, such as {DEFAULT_BASE}."

@@ -22,8 +22,9 @@ from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.history import Schedule
+from cascader.models.model import array_of
 from cascader.models.settings import Settings
-from cascader.models.text.base_model import BaseModel, load_base_model
+from cascader.models.text.base_model import BaseModel, load_base_model, load_held_model, save_held_model
 from cascader.models.text.context_towers import ContextTowers, Facts, Neighbors, Texts, scaled
 from cascader.models.text.context_training import ContextTraining
 from cascader.models.text.dry_run import BlankEncoder, load_timed
@@ -264,6 +265,9 @@ class ContextEncoder(TextModel):
 
     # Saving and loading.
 
+    def _save_files(self, folder: Path) -> None:
+        save_held_model(self._base_model(), folder, is_trained=False)
+
     def _tensors(self) -> dict[str, Tensor]:
         entities, relations = self._text_vectors
         return {
@@ -282,9 +286,10 @@ class ContextEncoder(TextModel):
                     f"this context encoder has texts for {len(some):,} {part}, but {kg.name} needs {count:,}. "
                     "It was trained on another graph."
                 )
-        base = load_base_model(self.settings.base)
+        base = load_held_model(self.settings.base, folder, is_trained=False)
         self._take_graph(kg, base, GraphTexts.of(kg, base, self.settings.max_tokens), vectors)
         self._towers.load_state_dict(under_prefix("towers/", tensors))
+        array_of(tensors, "entities", (len(kg.entities), None))
         self.entities_ = tensors["entities"]
 
 

@@ -158,7 +158,7 @@ class CrossEncoder(PairModel):
     @classmethod
     def load(cls, folder: str | Path, kg: KnowledgeGraph) -> Self:
         """Read a model that `save` has written; `kg` must be the graph it was fitted to."""
-        _refuse_pooled(read_model_json(Path(folder))["settings"], Path(folder))
+        _refuse_pooled(read_model_json(Path(folder)).settings, Path(folder))
         return super().load(folder, kg)
 
     def _save_files(self, folder: Path) -> None:

@@ -21,8 +21,9 @@ from cascader.errors import DataError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, KnowledgeGraph, Queries
 from cascader.models.history import Schedule
+from cascader.models.model import array_of
 from cascader.models.settings import Settings
-from cascader.models.text.base_model import BaseModel, load_base_model
+from cascader.models.text.base_model import BaseModel, load_base_model, load_held_model, save_held_model
 from cascader.models.text.dry_run import BlankEncoder, load_timed, seconds_for_hard_negatives
 from cascader.models.text.settings import DualOptions, DualSettings
 from cascader.models.text.text_encoder import CachedEncoder, Encoder, TextEncoder
@@ -201,8 +202,7 @@ class DualEncoder(TextModel):
     # Saving and loading.
 
     def _save_files(self, folder: Path) -> None:
-        if self.settings.trainable_layers:
-            self._base_model().save(folder / "encoder")
+        save_held_model(self._base_model(), folder, self.settings.trainable_layers > 0)
 
     def _tensors(self) -> dict[str, Tensor]:
         return {
@@ -224,9 +224,9 @@ class DualEncoder(TextModel):
         self._build(texts["entities"].shape[1], kg)
         self._towers.load_state_dict(under_prefix("towers/", tensors))
         self._towers.eval()
+        array_of(tensors, "entities", (len(kg.entities), None))
         self.entities_ = tensors["entities"]
-        base = str(folder / "encoder") if self.settings.trainable_layers else self.settings.base
-        load = cache(lambda: load_base_model(base))
+        load = cache(lambda: load_held_model(self.settings.base, folder, self.settings.trainable_layers > 0))
         self._load_base = load
         self._encoder = CachedEncoder(
             texts["entities"], texts["relations"], lambda: self._text_encoder(load(), kg).eval()

@@ -22,7 +22,7 @@ from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGr
 from cascader.models.history import Schedule
 from cascader.models.plausibility import Plausibility
 from cascader.models.settings import Settings
-from cascader.models.text.base_model import BaseModel, load_base_model
+from cascader.models.text.base_model import BaseModel, load_base_model, load_held_model, save_held_model
 from cascader.models.text.dry_run import load_timed, seconds_for_hard_negatives, seconds_to_read
 from cascader.models.text.late_tokens import LateTexts, QuestionTokens, TokenMatcher, TokenRows, best_matches, by_length
 from cascader.models.text.late_training import LateTraining
@@ -224,6 +224,9 @@ class LateInteraction(TextModel):
 
     # Saving and loading.
 
+    def _save_files(self, folder: Path) -> None:
+        save_held_model(self._base_model(), folder, is_trained=False)
+
     def _tensors(self) -> dict[str, Tensor]:
         return {
             **with_prefix("entities/", self._entities().tensors()),
@@ -248,7 +251,7 @@ class LateInteraction(TextModel):
         self._matcher.eval()
         self._take_entities(entities)
         self.anchors_, self.relations_ = entities.with_rows(tensors["anchors"]), relations
-        self._load_base = cache(lambda: load_base_model(self.settings.base))
+        self._load_base = cache(lambda: load_held_model(self.settings.base, folder, is_trained=False))
 
 
 def _scores_of(question: Tensor, entities: TokenRows, candidates: IntArray) -> FloatArray:

@@ -17,6 +17,7 @@ from torch.nn.functional import embedding, layer_norm, normalize
 
 from cascader.graph import IntArray, KnowledgeGraph
 from cascader.graph.arrays import offsets_of, positions_within
+from cascader.models.model import array_of
 from cascader.models.optimization import BackwardContext
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.settings import LateSettings
@@ -64,7 +65,12 @@ class TokenRows:
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, Tensor]) -> "TokenRows":
         """The inverse of `tensors`."""
-        return cls(tensors["offsets"].numpy(), tensors["rows"], tensors["parts"])
+        rows, parts = tensors["rows"], tensors["parts"]
+        offsets = array_of(tensors, "offsets", (None,), below=len(rows) + 1)
+        array_of(tensors, "parts", (len(rows),), below=PARTS)
+        if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(rows) or (np.diff(offsets) < 1).any():
+            raise ValueError(f"its offsets do not cut {len(rows):,} tokens into texts")
+        return cls(offsets, rows, parts)
 
     def with_rows(self, rows: Tensor) -> "TokenRows":
         """Other rows for the same tokens."""

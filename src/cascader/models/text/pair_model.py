@@ -17,7 +17,7 @@ from cascader.display import progress
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.models.history import Schedule
-from cascader.models.text.base_model import BaseModel, load_base_model
+from cascader.models.text.base_model import BaseModel, load_base_model, load_held_model, save_held_model
 from cascader.models.text.dry_run import leave_blank, load_timed, seconds_for_hard_negatives
 from cascader.models.text.pair_training import PairTraining
 from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
@@ -183,7 +183,7 @@ class PairModel(TextModel):
     # Saving and loading.
 
     def _save_files(self, folder: Path) -> None:
-        self._base.save(folder / "encoder")
+        save_held_model(self._base, folder, is_trained=True)
         write_tensors(folder / "states.safetensors", self._encoder.states())
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -201,7 +201,7 @@ class PairModel(TextModel):
                 f"this {self.name} encoder knows {relations // 2:,} relations, but {kg.name} has "
                 f"{len(kg.relations):,}. It was trained on another graph."
             )
-        self._build(load_base_model(str(folder / "encoder")), kg)
+        self._build(load_held_model(self.settings.base, folder, is_trained=True), kg)
         self._head.load_state_dict(under_prefix("head/", tensors))
         with torch.no_grad():
             for name, each in self._embeddings().items():

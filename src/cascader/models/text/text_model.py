@@ -5,15 +5,16 @@ import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
 from torch import Tensor, nn
 
 from cascader.errors import DataError, SettingsError
-from cascader.graph import Entity, IntArray, KnowledgeGraph
+from cascader.graph import Candidates, Entity, IntArray, KnowledgeGraph, Queries
 from cascader.graph.arrays import offsets_of, positions_within
-from cascader.models.model import TrainedModel
+from cascader.models.model import TrainedModel, naming_damage
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.settings import ContextSettings, DualSettings, LateSettings, PairSettings
 
@@ -160,6 +161,20 @@ class TextModel(TrainedModel):
 
     needs_texts: ClassVar[bool] = True
     settings: ContextSettings | DualSettings | LateSettings | PairSettings
+
+    @classmethod
+    def load(cls, folder: str | Path, kg: KnowledgeGraph) -> Self:
+        """Read a model that `save` has written; `kg` must be the graph it was fitted to.
+
+        It has to answer a question right away: the shapes of so many layers are best checked by using them.
+        """
+        model = super().load(folder, kg)
+        first = np.zeros(1, dtype=np.int32)
+        with naming_damage(Path(folder)):
+            scores = model.score(Queries(first, first, np.ones(1, dtype=bool)), Candidates(np.array([0, 1]), first))
+            if not np.isfinite(scores).all():
+                raise ValueError("its weights are not finite, so that it scores nothing")
+        return model
 
     def as_read(self, text: str) -> str:
         """The part of an entity's text that this model reads."""
