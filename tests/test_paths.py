@@ -16,7 +16,6 @@ def fifo(tmp_path):
     return tmp_path / "fifo"
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "read", [regular, read_json, read_tensors, read_arrays, read_npy, read_parquet, read_bytes, sha256_of]
 )

@@ -302,13 +302,18 @@ def read_model_json(folder: Path) -> ModelRecord:
 _DAMAGE = (SettingsError, KeyError, IndexError, ValueError, TypeError, AttributeError, RuntimeError, OverflowError)
 
 
+_LONGEST_REASON = 300
+
+
 @contextmanager
 def naming_damage(folder: Path) -> Iterator[None]:
     """Say of which folder it is if a model cannot be built from its files."""
     try:
         yield
     except _DAMAGE as error:
-        reason = f"there is no {error}" if isinstance(error, KeyError) else str(error).strip().partition("\n")[0]
+        reason = (
+            f"there is no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:_LONGEST_REASON]
+        )
         raise DataError(
             f"the model in {folder} is damaged: {reason.removesuffix('.')}. Copy it again from where it came from, or "
             "delete the folder and fit again."
@@ -320,7 +325,7 @@ def array_of(
 ) -> Array:
     """A tensor of a file as an array, if it has this shape; None stands for any length.
 
-    With `below`, its values must be whole numbers from `low` that are smaller than it, otherwise they must be finite.
+    With `below`, its values must be whole numbers from `low` that are smaller than it, otherwise finite floats.
     """
     array: Array = tensors[name].numpy()
     if len(array.shape) != len(shape) or any(want not in (None, has) for has, want in zip(array.shape, shape)):  # noqa: B905
@@ -329,6 +334,6 @@ def array_of(
         array.dtype.kind not in "iu" or (array.size and not low <= array.min() <= array.max() < below)
     ):
         raise ValueError(f"{name} has {array.dtype} values, expected whole numbers from {low} to {below - 1:,}")
-    if below is None and not np.isfinite(array).all():
-        raise ValueError(f"{name} has a value that is not finite")
+    if below is None and (array.dtype.kind != "f" or not np.isfinite(array).all()):
+        raise ValueError(f"{name} has {array.dtype} values, expected finite floats")
     return array

@@ -40,4 +40,5 @@ def load_pruner(saved: Mapping[str, Any], tensors: Mapping[str, Any]) -> Pruner:
     try:
         return PRUNERS[name].load(saved, tensors)
     except (SettingsError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        raise DataError(f"the {name} pruner is incomplete: {error}. Fit it and save it again.") from error
+        reason = " ".join(str(error).split())
+        raise DataError(f"the {name} pruner is incomplete: {reason}. Fit it and save it again.") from error

@@ -175,14 +175,13 @@ class Rules(FittedModel):
         return {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
 
     def _take_tensors(self, tensors: "Mapping[str, Tensor]", kg: KnowledgeGraph, folder: Path) -> None:
-        entity_count, relation_count = array_of(tensors, "counts", (2,)).tolist()
+        entity_count, relation_count = array_of(tensors, "counts", (2,), below=2**31).tolist()
         if (entity_count, relation_count) != (len(kg.entities), len(kg.relations)):
             raise DataError(
                 f"{folder} has rules for {entity_count:,} entities and {relation_count:,} relations, but {kg.name} has "
                 f"{len(kg.entities):,} and {len(kg.relations):,}. It was fitted to another graph."
             )
-        is_sampled = array_of(tensors, "sampled", (len(SAMPLED),))
-        sampled = tuple(name for name, is_one in zip(SAMPLED, is_sampled, strict=True) if is_one)
+        sampled = tuple(name for name, is_one in zip(SAMPLED, tensors["sampled"].tolist(), strict=True) if is_one)
         stopped = STAGES[int(array_of(tensors, "stopped", (1,), below=len(STAGES))[0])]
         ends = {"targets": 2 * relation_count, "paths": 2 * relation_count, "relations": 2 * relation_count}
         ends |= {"bands": len(BANDS) + 1, "entities": entity_count, "constants": entity_count}

@@ -90,7 +90,11 @@ def load_base_model(name: str = DEFAULT_BASE) -> BaseModel:
     source = _default_folder() if name == DEFAULT_BASE else name
     if Path(source).is_dir():
         _check_folder(Path(source))
-    return _load(name, source, is_local=Path(source).is_dir())
+    advice = (
+        "Name a folder that holds one, a model on the Hugging Face Hub, with a network connection, or use the default, "
+        f"{DEFAULT_BASE}."
+    )
+    return _load(name, source, Path(source).is_dir(), advice)
 
 
 def save_held_model(model: BaseModel, folder: Path, is_trained: bool) -> None:
@@ -116,10 +120,10 @@ def load_held_model(base: str, folder: Path, is_trained: bool) -> BaseModel:
     asked = [key for key in about if key in _ASKS_FOR_CODE]
     if asked:
         raise DataError(f"{held / 'config.json'} has {asked[0]!r}, which asks for code of others. It is not loaded.")
-    return replace(_load(str(held), str(held), is_local=True), name=base)
+    return replace(_load(str(held), str(held), True, "Copy the run again from where it came from."), name=base)
 
 
-def _load(name: str, source: str, is_local: bool) -> BaseModel:
+def _load(name: str, source: str, is_local: bool, advice: str) -> BaseModel:
     # Without these lines, tokenizers warns after a fork, and transformers writes to standard error.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import transformers
@@ -133,13 +137,10 @@ def _load(name: str, source: str, is_local: bool) -> BaseModel:
             source, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **options
         )
     except Exception as error:  # of any kind: what a damaged configuration leads to is not foreseen there
-        raise DataError(
-            f"cannot load the language model {name!r}: {_first_line(error)} Name a folder that holds one, a model "
-            f"on the Hugging Face Hub, with a network connection, or use the default, {DEFAULT_BASE}."
-        ) from error
+        raise DataError(f"cannot load the language model {name!r}: {_first_line(error)} {advice}") from error
     missing = sorted(key for key in loading["missing_keys"] if not key.startswith("pooler."))
     if missing:
-        raise DataError(f"the language model {name!r} has no weights {missing[0]}. Copy it again.")
+        raise DataError(f"the language model {name!r} has no weights {missing[0]}. {advice}")
     if not hasattr(encoder, "embeddings") or not hasattr(getattr(encoder, "encoder", None), "layer"):
         raise SettingsError(
             f"{name} is a {type(encoder).__name__}, expected a model of the BERT family, such as {DEFAULT_BASE}."

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from cascader.errors import MissingExtraError, SettingsError
+from cascader.errors import DataError, MissingExtraError, SettingsError
 from cascader.models.text.split_encoder import encode_cls
 
 #: From the states below the split, (pairs, tokens, width), and their mask to scores, (pairs,).
@@ -99,7 +99,11 @@ class Int8Layers:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(exported, options, providers=["CPUExecutionProvider"])
+        try:
+            self._session = onnxruntime.InferenceSession(exported, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime has a type for each of its error codes
+            reason = " ".join(str(error).split())
+            raise DataError(f"the layers in eight bits cannot be loaded: {reason}. Copy the run again.") from error
 
     def __call__(self, states: Tensor, mask: Tensor) -> Tensor:
         """Scores; shape (pairs,)."""
