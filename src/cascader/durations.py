@@ -6,7 +6,7 @@ import re
 from cascader.errors import SettingsError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smh])")
 
 
 def parse_duration(value: float | str | None) -> float:

@@ -43,6 +43,21 @@ def test_a_zip_member_that_points_outside(tmp_path, name):
     assert not list(tmp_path.rglob("evil*"))
 
 
+def test_a_zip_member_without_a_name(tmp_path):
+    path = zip_of(tmp_path / "g.zip", {"train.tsv": "a\tr\tb\n", zipfile.ZipInfo(""): "a\tr\tb\n"})
+    with pytest.raises(DataError, match="g.zip has a file without a name. Unpack it yourself"):
+        load_graph(path)
+
+
+def test_a_zip_of_too_many_files_is_refused_before_any_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 100)
+    path = zip_of(tmp_path / "g.zip", {f"{number}.tsv": "" for number in range(101)})
+    (tmp_path / "here").mkdir()
+    with pytest.raises(DataError, match="has more than 100 files. Unpack it yourself"):
+        archives.unpack(path, tmp_path / "here")
+    assert not list((tmp_path / "here").iterdir())
+
+
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_a_tar_member_that_points_outside(tmp_path, name):
     path = tar_of(tmp_path / "g.tar.gz", [(tar_member(name), b"a\tr\tb\n")])

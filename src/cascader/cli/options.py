@@ -134,7 +134,9 @@ def _embedding_or_first(tiers: Sequence[str]) -> str:
 
 
 def _parsed(value: str) -> bool | int | float | str:
-    """Read true or false, a number, or else text."""
+    """Read true or false, a number in digits from 0 to 9, or else text."""
+    if not value.isascii():  # Python would read the digits of any script
+        return value
     if value.lower() in ("true", "false"):
         return value.lower() == "true"
     for kind in (int, float):

@@ -80,8 +80,8 @@ def _files(archive: Path) -> Iterator[tuple[str, "_Counted"]]:
 
 def _zip_files(archive: Path, budget: "_Budget") -> Iterator[tuple[str, "_Counted"]]:
     with zipfile.ZipFile(archive) as file:
+        budget.add_members(len(file.infolist()))  # before any is written
         for info in file.infolist():
-            budget.add_member()
             is_link = (info.external_attr >> 16) & 0o170000 == 0o120000
             _check_name(archive, info.filename, is_plain=not is_link)
             if not info.is_dir():
@@ -98,7 +98,7 @@ def _tar_files(archive: Path, budget: "_Budget") -> Iterator[tuple[str, "_Counte
         stream: Any = _Counted(content, budget)  # read() is all that tarfile needs
         with tarfile.open(fileobj=stream, mode="r|") as file:
             for info in file:
-                budget.add_member()
+                budget.add_members(1)
                 _check_name(archive, info.name, is_plain=info.isfile() or info.isdir())
                 source = file.extractfile(info) if info.isfile() else None
                 if source is not None:
@@ -116,8 +116,8 @@ class _Budget:
         by_ratio = max(MAX_RATIO * archive.stat().st_size, _ALWAYS_FINE_BYTES)
         self._limit = min(by_ratio, MAX_UNPACKED_BYTES)
 
-    def add_member(self) -> None:
-        self._members += 1
+    def add_members(self, count: int) -> None:
+        self._members += count
         if self._members > MAX_MEMBERS:
             raise DataError(
                 f"{self._archive} has more than {MAX_MEMBERS:,} files. Unpack it yourself and give the folder instead."
@@ -152,6 +152,8 @@ class _Counted:
 def _check_name(archive: Path, name: str, is_plain: bool) -> None:
     """Accept only regular files and folders inside the folder that they are unpacked into."""
     parts = PurePosixPath(name.replace("\\", "/"))
+    if not name:
+        raise DataError(f"{archive} has a file without a name. Unpack it yourself, and give the folder instead.")
     if not is_plain:
         raise DataError(f"{archive}: {name[:100]!r} is a link or a device, expected regular files. Unpack it yourself.")
     if parts.is_absolute() or ".." in parts.parts or ":" in name.split("/")[0]:

@@ -108,7 +108,7 @@ class Predictor:
             )
         queries = queries.with_known(None if with_known or self.new else self._known)
         for block in queries.blocks(self._block_size):
-            for found in self._block(block, top, with_known, deadline):
+            for found in self._block(block, min(top, len(self.kg.entities)), with_known, deadline):
                 probable = [e for e in found if e.probability is None or e.probability >= min_probability]
                 yield replace(found, predictions=tuple(probable))
 

@@ -116,10 +116,17 @@ def parse_entity(text: str) -> Entity:
     >>> parse_entity("zinc: a metal").description
     'a metal'
     """
+    if not _is_text(text):
+        raise DataError(f"{text!r} is not a text: it has bytes that are not UTF-8. Write the new entity in UTF-8.")
     name, _, description = (part.strip() for part in text.partition(":"))
     if not name:
         raise DataError(f"{text!r} does not name an entity. Write it as: name: description")
     return Entity(f"new:{name}", name, description)
+
+
+def _is_text(text: str) -> bool:
+    """Whether a text has characters only: what the command line cannot decode becomes half a character each."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def can_read_new(tiers: Mapping[str, Model]) -> bool:

@@ -107,6 +107,8 @@ def fit_request(
         raise SettingsError(
             "a budget is shared by all tiers, while a time limit applies to each of them. Give only one of the two."
         )
+    if trials < 0:
+        raise SettingsError(f"{trials} trials were asked for, expected 0 for none, or more.")
     kg = graph if isinstance(graph, KnowledgeGraph) else load_graph(graph)
     kinds = tier_kinds(tiers, model, kg)
     if trials and "kge" not in kinds:
