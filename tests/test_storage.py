@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import torch
 
 from cascader.errors import DataError, StorageError
 from cascader.storage import (
@@ -16,6 +17,7 @@ from cascader.storage import (
     locked,
     read_npy,
     replaced_folder,
+    write_arrays,
     write_json,
     write_tensors,
     write_text,
@@ -166,3 +168,16 @@ def test_who_comes_second_waits_says_for_whom_and_a_killed_holder_holds_nothing(
         holder.kill()
         assert is_ours.wait(30)
     assert f"{tmp_path} is in use by process {holder.pid}: waiting until it is done." in caplog.text
+
+
+def test_all_files_get_the_mode_that_new_files_have(tmp_path):
+    (tmp_path / "new").touch()
+    write_tensors(tmp_path / "model.safetensors", {"x": torch.zeros(2)})
+    write_arrays(tmp_path / "arrays.safetensors", {"x": np.zeros(2)})
+    with replaced_folder(tmp_path / "encoder") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "weights").write_text("x")
+        (folder / "inner" / "weights").chmod(0o600)
+    modes = {path.name: path.stat().st_mode for path in tmp_path.rglob("*") if path.is_file()}
+    assert set(modes.values()) == {modes["new"]}
+    assert [path.name for path in (tmp_path / "encoder" / "inner").iterdir()] == ["weights"]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascader.errors import DataError, StorageError
-from cascader.paths import regular
+from cascader.paths import entries_of, regular
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +51,10 @@ def atomic_file(path: Path) -> Iterator[Path]:
         temporary = _temporary_path(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.touch()
+            mode = temporary.stat().st_mode
             yield temporary
+            temporary.chmod(mode)  # safetensors writes files that only their owner can read
             _flush_to_disk(temporary)
             temporary.replace(path)
         finally:
@@ -84,6 +87,10 @@ def replaced_folder(path: Path) -> Iterator[Path]:
         try:
             temporary.mkdir(parents=True)
             yield temporary
+            for entry in list(entries_of(temporary)):
+                if entry.is_file():
+                    with atomic_file(Path(entry.path)) as copy:  # for the mode that new files have
+                        Path(entry.path).replace(copy)
             if path.exists():
                 path.replace(old)
             temporary.replace(path)
@@ -298,9 +305,10 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
             raise DataError(f"{path} has two columns called {twice[0]!r}. Rename one of them.")
         return {name: table.column(name).to_pylist() for name in table.column_names}
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+        raise DataError(f"cannot read {path}: {error.strerror or ' '.join(str(error).split())}.") from error
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:
-        raise DataError(f"{path} is not a Parquet file: {error}. Write it again, or convert it to TSV.") from error
+        reason = " ".join(str(error).split()).removesuffix(".")
+        raise DataError(f"{path} is not a Parquet file: {reason}. Write it again, or convert it to TSV.") from error
 
 
 def sha256_of(path: Path) -> str:

@@ -1,6 +1,12 @@
 """`cascader predict` and `cascader classify` as a person meets them."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pandas
 import pytest
@@ -228,6 +234,11 @@ BAD_INPUT = {
     ),
     "a table in a file": (["aspirin", "treats", "--format", "table", "--out", "a.txt"], "a table is for the screen"),
     "a missing file": (["--file", "nowhere.tsv"], "cannot read nowhere.tsv"),
+    "a new entity that is no UTF-8": (["--new", "zinc\udcff: a metal", "treats"], "it has bytes that are not UTF-8"),
+    "a file in a folder that is not there": (
+        ["aspirin", "treats", "--out", "missing/answers.tsv"],
+        "cannot write missing/answers.tsv: there is no folder missing. Make it first.",
+    ),
     "less than no time": (["aspirin", "treats", "--time-limit", "-1s"], "'-1s' is not a duration"),
 }
 
@@ -241,6 +252,81 @@ def test_bad_input_exits_with_2_and_a_sentence(case, run, drugs, tmp_path, monke
     assert message in " ".join(err.split())
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("top", [2**31, 2**63, 10**30])
+def test_more_answers_than_a_number_can_count_are_all_there_are(run, drugs, top):
+    code, out, err = run("predict", drugs, "aspirin", "treats", "--top", top, "--known", "--format", "tsv")
+    assert (code, len(out.splitlines())) == (0, 1 + 16), err
+
+
+class TestOut:
+    """`--out` never replaces what is no regular file, nor a link."""
+
+    def ask(self, run, drugs, out):
+        return run("predict", drugs, "aspirin", "treats", "--top", "2", "--format", "tsv", "--out", out)
+
+    @pytest.fixture
+    def expected(self, run, drugs):
+        return run("predict", drugs, "aspirin", "treats", "--top", "2", "--format", "tsv")[1]
+
+    def test_a_fifo_is_written_into(self, run, drugs, expected, tmp_path):
+        os.mkfifo(tmp_path / "fifo")
+        with ThreadPoolExecutor(1) as reader:
+            read = reader.submit((tmp_path / "fifo").read_text)
+            assert self.ask(run, drugs, tmp_path / "fifo")[0] == 0
+            assert read.result() == expected
+        assert (tmp_path / "fifo").is_fifo()
+
+    def test_a_link_to_a_file_stays_a_link(self, run, drugs, expected, tmp_path):
+        (tmp_path / "answers.tsv").write_text("old")
+        (tmp_path / "link.tsv").symlink_to("answers.tsv")
+        assert self.ask(run, drugs, tmp_path / "link.tsv")[0] == 0
+        assert (tmp_path / "answers.tsv").read_text() == expected
+        assert (tmp_path / "link.tsv").is_symlink()
+
+    def test_a_device_is_written_into(self, run, drugs):
+        assert self.ask(run, drugs, "/dev/null")[0] == 0
+        assert Path("/dev/null").is_char_device()
+
+    def test_a_folder_is_refused(self, run, drugs, tmp_path):
+        code, _, err = self.ask(run, drugs, tmp_path)
+        assert (code, "it is a folder. Name a file in it." in err) == (2, True)
+
+    @pytest.mark.slow
+    def test_standard_output_is_written_to_even_where_it_is_a_file(self, drugs, expected, tmp_path):
+        command = [sys.executable, "-m", "cascader", "predict", drugs, "aspirin", "treats", "--top", "2"]
+        with (tmp_path / "answers.tsv").open("w") as file:
+            file.write("before\n")
+            file.flush()
+            subprocess.run([*command, "--format", "tsv", "--out", "/dev/stdout"], stdout=file, check=True)
+        assert (tmp_path / "answers.tsv").read_text() == f"before\n{expected}"
+
+
+class TestAReadOnlyRun:
+    @pytest.fixture
+    def drugs(self, drugs, tmp_path, monkeypatch):
+        """The run as others see it who may read and not write; who runs the tests may be allowed everything."""
+        copy = shutil.copytree(drugs, tmp_path / "shared")
+        (copy / "calibration.json").unlink(missing_ok=True)
+        monkeypatch.setattr("cascader.runs.folder.RunFolder.is_read_only", property(lambda folder: True))
+        return copy
+
+    def test_it_answers_and_judges_and_stays_as_it_is(self, run, drugs, tmp_path):
+        (tmp_path / "t.tsv").write_text("aspirin\ttreats\tx3\n")
+        before = sorted(drugs.rglob("*"))
+        assert run("predict", drugs, "aspirin", "treats")[0] == 0
+        code, out, _ = run("classify", drugs, tmp_path / "t.tsv", "--format", "jsonl")
+        assert (code, json.loads(out)["is_known"]) == (0, True)
+        assert sorted(drugs.rglob("*")) == before
+
+    def test_its_results_go_to_out(self, run, drugs, tmp_path):
+        for command, what in (("evaluate", "result"), ("report", "report")):
+            code, _, err = run(command, drugs)
+            message = f"is read-only, so its {what} must go elsewhere. Name a folder with --out."
+            assert (code, message in " ".join(err.split())) == (2, True)
+        assert run("evaluate", drugs, "--out", tmp_path / "results")[0] == 0
+        assert list((tmp_path / "results").glob("*.json"))
 
 
 def test_a_folder_without_a_run(run, tmp_path):

@@ -2,9 +2,12 @@
 
 import io
 import json
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 import typer
@@ -13,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cascader.errors import SettingsError
+from cascader.errors import SettingsError, StorageError
 from cascader.storage import write_parquet, write_text
 
 OutputFormat = Literal["table", "tsv", "csv", "jsonl", "parquet", "nt"]
@@ -92,13 +95,41 @@ def write_rows_as(
     """Write rows to a file in a format for programs, or print them; N-Triples has only the `triples`."""
     if form == "parquet":
         assert out is not None  # noqa: S101 - chosen_format ensures it
-        write_parquet(out, {name: [row[name] for row in rows] for name in (rows[0] if rows else ())})
+        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+        _write_to(out, lambda path: write_parquet(path, columns))
         return
     text = _as_text(rows, triples, form)
     if out is None:
         typer.echo(text, nl=False)
     else:
-        write_text(out, text)
+        _write_to(out, lambda path: write_text(path, text))
+
+
+def _write_to(out: Path, write: Callable[[Path], None]) -> None:
+    """Write the user's file: one that a link leads to stays behind the link, and what is no file is written into."""
+    stream = _standard_stream(out)
+    if stream is None and (out.is_file() or not out.exists()):
+        target = out.resolve() if out.is_symlink() else out
+        if not target.parent.is_dir():
+            raise StorageError(f"cannot write {out}: there is no folder {target.parent}. Make it first.")
+        write(target)
+        return
+    if out.is_dir():
+        raise StorageError(f"cannot write {out}: it is a folder. Name a file in it.")
+    with TemporaryDirectory() as folder:
+        write(Path(folder) / "output")
+        with out.open("wb") if stream is None else os.fdopen(os.dup(stream), "wb") as into:
+            into.write((Path(folder) / "output").read_bytes())
+
+
+def _standard_stream(out: Path) -> int | None:
+    """Our own output or error stream, if that is what a path such as /dev/stdout leads to, whatever it is."""
+    sys.stdout.flush()
+    for descriptor in (1, 2):
+        with suppress(OSError):  # there is no such file yet, or no such stream
+            if os.path.samestat(out.stat(), os.fstat(descriptor)):
+                return descriptor
+    return None
 
 
 def _as_text(rows: Sequence[Mapping[str, Any]], triples: Sequence[tuple[str, str, str]], form: OutputFormat) -> str:

@@ -76,6 +76,8 @@ def evaluate(
     from cascader.scoring.engine import LocalEngine
 
     loaded = load_run(run, verify=verify)
+    if out is None:
+        loaded.folder.check_writable("result")
     with LocalEngine(processes) as engine:
         evaluation = loaded.evaluate(
             split,

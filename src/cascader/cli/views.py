@@ -81,8 +81,11 @@ def report(
     from cascader.runs import load_run
     from cascader.scoring.engine import LocalEngine
 
+    loaded = load_run(run, verify=verify)
+    if out is None:
+        loaded.folder.check_writable("report")
     with LocalEngine(processes) as engine:
-        page = load_run(run, verify=verify).report(out, engine)
+        page = loaded.report(out, engine)
     echo(f"Written to {page} and {page.with_suffix('.json')}.")
 
 

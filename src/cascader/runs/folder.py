@@ -1,9 +1,12 @@
 """A run's folder, which holds everything a colleague needs to use the run."""
 
 import hashlib
+import logging
+import os
 import platform
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +15,7 @@ from typing import Annotated
 from annotated_types import Len
 
 from cascader.datasets import Split, load_graph, save_graph
-from cascader.errors import DataError, SettingsError
+from cascader.errors import DataError, SettingsError, StorageError
 from cascader.graph import KnowledgeGraph
 from cascader.models.model import Model
 from cascader.models.registry import load_model
@@ -21,8 +24,10 @@ from cascader.paths import check_regular
 from cascader.records import FileSum, Sha256, TierName, check_sums, read_record, sums_of, write_record
 from cascader.scoring import Scorer, ScoreStore, StoredScorer
 from cascader.scoring.engine import Call, Engine
+from cascader.scoring.store import WriteBehind
 from cascader.storage import locked, read_json, versions_of
 
+logger = logging.getLogger(__name__)
 FORMAT = 3
 #: An empty split has no file; no triples must be held out for it when the graph is loaded again.
 _AS_IT_WAS = Split(valid=0, test=0)
@@ -121,6 +126,16 @@ class RunFolder:
             self._check_part(record, f"tiers/{name}", f"Delete {self.tier(name)}, and fit again to train it anew.")
         return load_model(self.tier(name), kg)
 
+    def load_tiers(self, record: RunRecord, kg: KnowledgeGraph) -> dict[str, Model]:
+        """Load all tiers, in order."""
+        tiers = {name: load_model(self.tier(name), kg) for name in record.tiers}
+        for name, kind in record.tiers.items():
+            if tiers[name].name != kind:
+                raise DataError(
+                    f"the tier {name} of {self.path} is a {tiers[name].name}, expected {kind}. Copy the run again."
+                )
+        return tiers
+
     def tier_hash(self, name: str) -> str:
         """Return one sha256 for all files of a trained tier, computed once."""
         lines = (f"{found.sha256} {file}\n" for file, found in self._sums_of(f"tiers/{name}").items())
@@ -147,10 +162,33 @@ class RunFolder:
         if not self.has_tier(name):
             raise SettingsError(f"{self.path} has no trained tier {name!r} whose scores could be stored. Fit it first.")
         store = ScoreStore(self.path / "scores" / name, {"model": self.tier_hash(name), "data": kg.data_hash})
+        if self.is_read_only:
+            return StoredScorer(model, kg, WriteBehind(store, waiting_pairs=sys.maxsize), engine)
         load = Call(load_scorer, (self.path.resolve(), name, self.tier_hash(name)))
         return StoredScorer(model, kg, store, engine, load=load)
 
     # The run as a whole.
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be written into the folder, such as one on a disk that others share."""
+        return self.path.exists() and not os.access(self.path, os.W_OK)
+
+    def keep(self, write: Callable[[], None]) -> None:
+        """Write what the run can do without; if its folder is read-only, that is made again when it is needed."""
+        if self.is_read_only:
+            logger.info(
+                "%s is read-only: what valid has chosen just now is not kept, and is chosen again next time.", self.path
+            )
+            return
+        write()
+
+    def check_writable(self, what: str) -> None:
+        """Refuse, before anything long starts, to put the results or the report into a folder that is read-only."""
+        if self.is_read_only:
+            raise StorageError(
+                f"{self.path} is read-only, so its {what} needs another place. Name a folder with --out."
+            )
 
     @property
     def is_complete(self) -> bool:

@@ -164,7 +164,8 @@ def added_up(
         found = _choose(run.kg, parts, scorers, weights == "joint", top, is_alone)
         if path is not None:
             saved = {"identity": _identity(run, parts, top), **cascade_to_dict(found)}
-            write_record(path, {"format": FORMAT, **saved})
+            content, target = {"format": FORMAT, **saved}, path
+            run.folder.keep(lambda: write_record(target, content))
     return found, _described(found, parts, weights == "joint", top)
 
 

@@ -15,7 +15,6 @@ from cascader.errors import DataError, SettingsError
 from cascader.evaluation import Evaluation, Filtering
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side, SplitName
 from cascader.models.model import Model
-from cascader.models.registry import load_model
 from cascader.paths import copy_files
 from cascader.runs.folder import RunFolder, RunRecord
 from cascader.runs.measurement import SumWeights, evaluate_run
@@ -136,8 +135,8 @@ class Run:
         place = self.tuning_folder(space)
         found = load_tuned(place, identity, scorers)
         if found is None:
-            found = tune(_untuned(scorers), self.kg, read_top=read_top, seed=seed, space=space)
-            save_tuned(found, place, identity)
+            tuned = found = tune(_untuned(scorers), self.kg, read_top=read_top, seed=seed, space=space)
+            self.folder.keep(lambda: save_tuned(tuned, place, identity))
         return found
 
     def tuning_folder(self, space: SearchSpace = "ours") -> Path:
@@ -217,8 +216,9 @@ class Run:
         if found is not None and found.threshold is not None:
             return replace(predictor, calibration=found)
         judging = with_threshold(predictor)
-        if judging.calibration is not None:
-            save_calibration(judging.calibration, self.folder.path, identity)
+        calibration = judging.calibration
+        if calibration is not None:
+            self.folder.keep(lambda: save_calibration(calibration, self.folder.path, identity))
         return judging
 
     def _calibration(self, cascade: Cascade) -> Calibration:
@@ -228,8 +228,8 @@ class Run:
             reads = any(tier.reads_pairs for tier in cascade.tiers)
             # If pairs are read, use the valid questions for which tuning has already read them.
             read = np.concatenate(split_valid(self.kg, seed=0))
-            found = calibrate(cascade, self.kg, read if reads else None)
-            save_calibration(found, self.folder.path, identity)
+            made = found = calibrate(cascade, self.kg, read if reads else None)
+            self.folder.keep(lambda: save_calibration(made, self.folder.path, identity))
         return found
 
     def _identity(self, cascade: Cascade) -> dict[str, str]:
@@ -348,10 +348,4 @@ def load_run(folder: str | Path, *, verify: bool = True) -> Run:
     kg = found.load_graph(metadata.dataset)
     if kg.data_hash != metadata.data_hash:
         raise DataError(f"the graph in {found.path} is not the one this run was fitted to. Fit it again.")
-    tiers = {name: load_model(found.tier(name), kg) for name in metadata.tiers}
-    for name, kind in metadata.tiers.items():
-        if tiers[name].name != kind:
-            raise DataError(
-                f"the tier {name} of {found.path} is a {tiers[name].name}, expected {kind}. Copy the run again."
-            )
-    return Run(found, kg, tiers, metadata)
+    return Run(found, kg, found.load_tiers(metadata, kg), metadata)

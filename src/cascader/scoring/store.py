@@ -102,12 +102,8 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 
 
-def _is_job_name(name: str) -> bool:
-    return re.fullmatch("[0-9]{5,9}", name) is not None
-
-
 def _is_shard_name(name: str) -> bool:
-    """Whether a file can be a shard of the folder: one with another name is never opened, here or elsewhere."""
+    """Whether a file can be a shard, which is named by its job: one with another name is never opened."""
     return re.fullmatch(r"[0-9]{5,9}/[0-9]{5,9}\.safetensors", name) is not None
 
 
@@ -115,7 +111,7 @@ def _is_shard_name(name: str) -> bool:
 class _Job:
     """Pairs that were requested together; while a job is open, its finished shards wait for the others."""
 
-    name: Annotated[str, Predicate(_is_job_name)]
+    name: Annotated[str, Predicate(str.isdecimal)]
     asked: Sha256  # the sha256 of the pairs and how they are cut
     is_open: bool = True
     # The sha256 of each finished one, by file name.
@@ -322,7 +318,8 @@ class StoredScorer:
         self.pairs_computed = 0  #: how many of them were not in the store
         self.numbering = PairKeys(len(kg.entities), len(kg.relations))
         # Scores for a store in this process's memory must be computed in this process.
-        self._task = Task(Call(score_shard, (self.numbering,)), None if isinstance(self.store, MemoryStore) else load)
+        is_here = isinstance(self.store, MemoryStore | WriteBehind)
+        self._task = Task(Call(score_shard, (self.numbering,)), None if is_here else load)
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query, taking known scores from the store; shape (candidates,)."""
