@@ -147,10 +147,12 @@ class RunFolder:
             self._sums[part] = sums_of(self.path / part, without=(CHECKPOINT,))
         return self._sums[part]
 
-    def verify(self, record: RunRecord) -> None:
-        """Check that no file of the graph and the tiers was damaged, added or lost since the run was complete."""
+    def verified(self) -> RunRecord:
+        """Check that no file of the graph and the tiers was damaged, added or lost, and return what was recorded."""
+        record = self.metadata()
         for part in _parts(record.tiers):
             self._check_part(record, part, _ADVICE)
+        return record
 
     def _check_part(self, record: RunRecord, part: str, advice: str) -> None:
         prefix = f"{part}/"

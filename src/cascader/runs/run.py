@@ -342,9 +342,7 @@ def load_run(folder: str | Path, *, verify: bool = True) -> Run:
     All files of its graph and its tiers are checked against the sums in `run.json`; `verify=False` leaves that out.
     """
     found = RunFolder(folder)
-    metadata = found.metadata()
-    if verify:
-        found.verify(metadata)
+    metadata = found.verified() if verify else found.metadata()
     kg = found.load_graph(metadata.dataset)
     if kg.data_hash != metadata.data_hash:
         raise DataError(f"the graph in {found.path} is not the one this run was fitted to. Fit it again.")
