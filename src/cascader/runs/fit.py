@@ -273,7 +273,7 @@ def _emit_too_small(plan: FitPlan, request: FitRequest) -> None:
     for tier, planned in plan.tiers.items():
         limit = min(request.time_limit, math.inf if planned.share is None else planned.share)
         least, epoch = planned.least_seconds or 0.0, planned.epoch_seconds or 0.0
-        if limit < least:
+        if epoch > 0 and limit < least:  # a model without epochs has no weights to validate
             takes = f"one epoch takes about {format_duration(epoch)}, the first validation ends after"
             emit(
                 "plan",
