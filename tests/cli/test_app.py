@@ -181,12 +181,15 @@ class TestTextsOfAGraph:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_with_a_sentence_and_its_exit_code(run, tmp_path, monkeypatch, number, code):
-    before = signal.getsignal(number)
-    monkeypatch.setattr("cascader.runs.load_run", lambda *_, **__: signal.raise_signal(number))
-    found, _, err = run("describe", tmp_path)
+    outside = signal.signal(number, signal.default_int_handler)  # in the background of a shell, SIGINT is ignored
+    try:
+        monkeypatch.setattr("cascader.runs.load_run", lambda *_, **__: signal.raise_signal(number))
+        found, _, err = run("describe", tmp_path)
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, outside)
     sentence = "what is finished is kept, and the same command goes on from there."
     assert (found, err) == (code, f"stopped by {number.name}: {sentence}\n")
-    assert signal.getsignal(number) is before
 
 
 def test_a_signal_that_is_ignored_stays_so(run, tmp_path, monkeypatch):

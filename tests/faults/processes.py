@@ -43,7 +43,7 @@ class Child:
             if pid:
                 return os.waitstatus_to_exitcode(status)
             meanwhile(self)
-            time.sleep(0.002)
+            time.sleep(0.01)
         return None
 
     def send(self, number: signal.Signals) -> int:
