@@ -182,7 +182,7 @@ ids = text.filter(bool)
 
 
 @settings(max_examples=150, deadline=None)
-@given(data=st.data(), to=st.sampled_from(FORMATS))
+@given(data=st.data(), to=st.sampled_from([each for each in FORMATS if each != "openke"]))
 def test_a_graph_comes_back_unchanged_from_every_format(data, to, tmp_path_factory):
     entity_ids = data.draw(st.lists(ids, min_size=2, max_size=5, unique=True))
     entities = tuple(Entity(i, data.draw(text) or i, data.draw(text), data.draw(text)) for i in entity_ids)
@@ -230,6 +230,6 @@ def test_a_folder_that_is_there_is_not_written_over(toy, tmp_path):
 
 def test_a_format_that_we_do_not_write_is_an_error(toy, tmp_path):
     with pytest.raises(
-        DataError, match="there is no format 'pickle'. Choose one of: tsv, csv, parquet, ntriples, turtle"
+        DataError, match="there is no format 'pickle'. Choose one of: tsv, csv, parquet, ntriples, turtle, kgx, neo4j"
     ):
         save_graph(toy, tmp_path / "out", "pickle")

@@ -63,6 +63,7 @@ def check(graph: OpenedGraph) -> None:
     A file of triples is enough: head, relation and tail in three columns, separated by tabs (my-graph.tsv).
     """
     _echo_counts(graph.kg)
+    _echo_rows(graph.kg)
     found = findings(graph.kg)
     for finding in found:
         echo(f"- {finding}")
@@ -85,6 +86,16 @@ def convert(
 def _echo_counts(kg: KnowledgeGraph) -> None:
     counts = [f"{count:,}" for count in Counts.of(kg)]
     echo_table(["graph", *_COUNTS, "sha256"], [[kg.name, *counts, kg.data_hash[:12]]], numbers=_COUNTS)
+
+
+def _echo_rows(kg: KnowledgeGraph, most: int = 10) -> None:
+    """Print the first triples by name, as they were understood."""
+    rows = [
+        [shortened(part.name, 50) for part in (kg.entities[head], kg.relations[relation], kg.entities[tail])]
+        for head, relation, tail in kg.train[:most].tolist()
+    ]
+    echo(f"The first {len(rows)} triples of train, by name:")
+    echo_table(["head", "relation", "tail"], rows)
 
 
 def _echo_texts(kg: KnowledgeGraph) -> None:

@@ -33,6 +33,12 @@ def open_named(
     graph: Annotated[str, typer.Argument(help="A name that `cascader data list` shows, or a path.")],
     entities: Annotated[Path | None, typer.Option("--entities", help="A table of id, name, description, type.")] = None,
     relations: Annotated[Path | None, typer.Option("--relations", help="A table of id, name.")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help="The columns of head, relation and tail: their names in the header, or numbers, as 1,2,3."
+        ),
+    ] = None,
     valid: Annotated[
         float, typer.Option("--valid", help="The share to hold out for valid if the graph comes without splits.")
     ] = Split.valid,
@@ -46,8 +52,17 @@ def open_named(
 ) -> OpenedGraph:
     """Load a graph from the catalog, or the user's own with the tables and the split they ask for."""
     split = Split(valid, test, split_seed, allow_unseen)
-    kg = load_graph(graph, entities=entities, relations=relations, split=split)
+    chosen = None if columns is None else _three_columns(columns)
+    kg = load_graph(graph, entities=entities, relations=relations, split=split, columns=chosen)
     return OpenedGraph(kg, None if Path(graph).exists() else CATALOG[graph.lower()])
+
+
+def _three_columns(text: str) -> tuple[str, str, str]:
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != 3:
+        raise SettingsError(f"--columns {text!r} names {len(names)}, expected three: HEAD,RELATION,TAIL.")
+    head, relation, tail = names
+    return head, relation, tail
 
 
 _OPENING = signature(open_named).parameters

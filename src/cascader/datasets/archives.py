@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from cascader.errors import DataError, StorageError
 
@@ -57,6 +57,12 @@ def read_members(archive: Path, members: Sequence[str] | None = None) -> dict[st
     if missing:
         raise DataError(f"{archive} has no {missing[0]}. Delete the archive to download it again.")
     return found
+
+
+def read_gzip(path: Path) -> bytes:
+    """The content of a single file that is compressed with gzip, with the same limit as an archive."""
+    with _explained(path), gzip.open(path) as source:
+        return _Counted(cast("IO[bytes]", source), _Budget(path)).read()
 
 
 @contextmanager

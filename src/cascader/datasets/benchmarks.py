@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cascader.datasets.archives import read_members
+from cascader.datasets.statements import statements_of
 from cascader.datasets.tables import parse_table
-from cascader.datasets.triples import Split, split_triples, statements_of
+from cascader.datasets.triples import Split, split_triples
 from cascader.errors import DataError, MissingExtraError
 from cascader.graph import SPLITS, Entity, KnowledgeGraph, Relation, Triples
 from cascader.graph.arrays import frozen_triples

@@ -3,38 +3,31 @@
 An empty split has no file; to keep it empty, load with `Split(valid=0, test=0)`.
 """
 
-import logging
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from cascader.datasets import rdf
+from cascader.datasets import ogb, openke, rdf
 from cascader.datasets.archives import ARCHIVE_SUFFIXES, unpack
 from cascader.datasets.catalog import CATALOG
+from cascader.datasets.columns import is_text_header
+from cascader.datasets.layout import GRAPH_SUFFIXES, Layout, find_layout
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
-from cascader.datasets.tables import TABLE_SUFFIXES, Texts, is_text_header, read_table, write_rows
-from cascader.datasets.triples import Index, Split, assemble, read_statements
+from cascader.datasets.statements import joined_statements, read_statements
+from cascader.datasets.tables import TEXT_ORDER, Texts, read_table, write_rows
+from cascader.datasets.triples import Index, Split, assemble
 from cascader.errors import DataError
 from cascader.graph import SPLITS, KnowledgeGraph, SplitName
 from cascader.storage import atomic_folder, write_parquet
 
-logger = logging.getLogger(__name__)
-
-Format = Literal["tsv", "csv", "parquet", "ntriples", "turtle"]
+Format = Literal["tsv", "csv", "parquet", "ntriples", "turtle", "kgx", "neo4j", "openke", "ogb"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+#: The columns of head, relation and tail, by name or number.
+Columns = tuple[str, str, str]
 
-_SUFFIXES = (*TABLE_SUFFIXES, *RDF_SUFFIXES)
-#: The file names, without suffix, that say what a file of a folder contains.
-_ROLES = {
-    "train": ("train",),
-    "valid": ("valid", "validation", "val", "dev"),
-    "test": ("test",),
-    "triples": ("triples", "edges", "graph", "kg", "facts"),
-    "entities": ("entities", "entity", "nodes", "entity_text", "entity2text"),
-    "relations": ("relations", "relation", "relation_text", "relation2text"),
-}
 #: The columns of the tables that are written.
 _TRIPLE = ("head", "relation", "tail")
 _ENTITY = ("id", "name", "description", "type")
@@ -48,12 +41,14 @@ def load_graph(
     relations: str | Path | None = None,
     split: Split = Split(),
     name: str | None = None,
+    columns: Columns | None = None,
 ) -> KnowledgeGraph:
     """Load a graph from a folder, file or archive, or by its name in the catalog, such as "codex-s".
 
     A folder contains `train`, `valid` and `test`, or all `triples` in one file, and optionally `entities` and
-    `relations`, as .tsv, .txt, .csv, .parquet, .nt or .ttl. A graph in one file is split as `split` says. A file or
-    folder takes precedence over a catalog graph of the same name.
+    `relations`, as .tsv, .txt, .csv, .parquet, .nt or .ttl; or it is one of KG-BERT, KGX, Neo4j, OpenKE or OGB. A graph
+    in one file is split as `split` says. `columns` says which hold head, relation and tail, by name, if their header
+    does not, or by number if there is no header. A file or folder takes precedence over a catalog graph of that name.
 
     >>> import tempfile
     >>> from cascader import save_graph
@@ -67,14 +62,14 @@ def load_graph(
     tables = {"entities": entities, "relations": relations}
     given = {role: Path(table) for role, table in tables.items() if table is not None}
     if path.exists():
-        return _read_path(path, given, split, name or _name_of(path))
+        return _read_path(path, given, split, name or _name_of(path), columns)
     dataset = CATALOG.get(str(name_or_path).lower())
     if dataset is None:
         raise DataError(
             f"there is no file or folder {path}, and no graph of that name: the catalog has {', '.join(CATALOG)}. "
             "Check the path."
         )
-    if given or split != Split():
+    if given or columns or split != Split():
         raise DataError(
             f"{dataset.name} is a graph of the catalog, with its own texts and splits. Tables and splits can be "
             "chosen for your own graphs only."
@@ -83,29 +78,49 @@ def load_graph(
     return kg if name is None else replace(kg, name=name)
 
 
-def _read_path(path: Path, tables: dict[str, Path], split: Split, name: str) -> KnowledgeGraph:
+def _read_path(path: Path, tables: dict[str, Path], split: Split, name: str, columns: Columns | None) -> KnowledgeGraph:
     if path.is_dir():
-        return _read(replace(_find_layout(path), **tables), split, name)
+        return _read_folder(path, tables, split, name, columns)
     if path.name.lower().endswith(ARCHIVE_SUFFIXES):
-        return _read_archive(path, tables, split, name)
-    if path.suffix.lower() not in _SUFFIXES:
-        raise DataError(f"{path} has an unknown suffix, expected one of {', '.join((*_SUFFIXES, *ARCHIVE_SUFFIXES))}.")
-    return _read(_Layout(triples=path, **tables), split, name)
+        return _read_archive(path, tables, split, name, columns)
+    if path.suffix.lower() not in GRAPH_SUFFIXES:
+        expected = ", ".join((*GRAPH_SUFFIXES, *ARCHIVE_SUFFIXES))
+        raise DataError(f"{path} has an unknown suffix, expected one of {expected}.")
+    layout = Layout(triples=(path,), **{role: (table,) for role, table in tables.items()})
+    return _read(layout, split, name, columns)
+
+
+def _read_folder(
+    folder: Path, tables: dict[str, Path], split: Split, name: str, columns: Columns | None
+) -> KnowledgeGraph:
+    """Read a folder of tables, or one of numbers as OpenKE and OGB write them."""
+    read = next((each.read for each in (openke, ogb) if each.is_folder(folder)), None)
+    if read is None:
+        return _read(find_layout(folder, tables), split, name, columns)
+    statements, *indices = read(folder)
+    kinds = {"entity": "entities", "relation": "relations"}
+    entities, relations = (
+        read_index(kind, [tables[role]]) if role in tables else index
+        for (kind, role), index in zip(kinds.items(), indices, strict=True)
+    )
+    return assemble(statements, entities, relations, split, name)
 
 
 def _name_of(path: Path) -> str:
     """The file's name without its suffix, in characters that every file system and JSON can represent."""
     name = path.resolve().name
-    suffixes = (suffix for suffix in (*ARCHIVE_SUFFIXES, *_SUFFIXES) if name.lower().endswith(suffix))
+    suffixes = (suffix for suffix in (*ARCHIVE_SUFFIXES, *GRAPH_SUFFIXES) if name.lower().endswith(suffix))
     longest = max(suffixes, key=len, default="")
     return name[: len(name) - len(longest)].encode(errors="replace").decode() or "graph"
 
 
-def _read_archive(path: Path, tables: dict[str, Path], split: Split, name: str) -> KnowledgeGraph:
+def _read_archive(
+    path: Path, tables: dict[str, Path], split: Split, name: str, columns: Columns | None
+) -> KnowledgeGraph:
     with tempfile.TemporaryDirectory(prefix="cascader-") as folder:
         try:
             unpack(path, Path(folder))
-            return _read(replace(_find_layout(_inner(Path(folder))), **tables), split, name)
+            return _read_folder(_inner(Path(folder)), tables, split, name, columns)
         except DataError as error:  # the caller knows the archive, not the temporary folder
             raise DataError(str(error).replace(folder, str(path))) from error
 
@@ -116,79 +131,45 @@ def _inner(folder: Path) -> Path:
     return _inner(inside[0]) if len(inside) == 1 and inside[0].is_dir() else folder
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """The files of a graph: either `triples` or `train`, and whichever of the others exist."""
-
-    train: Path | None = None
-    valid: Path | None = None
-    test: Path | None = None
-    triples: Path | None = None
-    entities: Path | None = None
-    relations: Path | None = None
-
-
-def _find_layout(folder: Path) -> _Layout:
-    """Tell the files of a folder apart by their names; a single file with any other name is the triples."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix.lower() in _SUFFIXES)
-    found: dict[str, Path] = {}
-    others: list[Path] = []
-    for path in files:
-        role = next((role for role, names in _ROLES.items() if path.stem.lower() in names), None)
-        if role is None:
-            others.append(path)
-        elif role in found:
-            raise DataError(f"{folder} has both {found[role].name} and {path.name} for {role}. Keep one of them.")
-        else:
-            found[role] = path
-    if "train" not in found and "triples" not in found:
-        found["triples"] = _only(folder, others)
-    elif others:
-        logger.warning("%s: ignored %s.", folder, ", ".join(path.name for path in others))
-    _check_one_split(folder, found)
-    return _Layout(**found)
-
-
-def _check_one_split(folder: Path, found: dict[str, Path]) -> None:
-    for role in ("train", "valid", "test"):
-        if "triples" in found and role in found:
-            raise DataError(
-                f"{folder} has both {found['triples'].name} and {found[role].name}. Rename the first to train to keep "
-                "your own split, or remove the second to have the first one split for you."
-            )
-
-
-def _only(folder: Path, files: list[Path]) -> Path:
-    if len(files) == 1:
-        return files[0]
-    expected = f"Expected train, valid and test, or triples, with one of the suffixes {', '.join(_SUFFIXES)}."
-    if not files:
-        raise DataError(f"{folder} has no file of triples. {expected}")
-    raise DataError(f"{folder}: which of {', '.join(path.name for path in files)} contains the triples? {expected}")
-
-
-def _read(layout: _Layout, split: Split, name: str) -> KnowledgeGraph:
-    entities = _read_index("entity", layout.entities)
-    relations = _read_index("relation", layout.relations)
+def _read(layout: Layout, split: Split, name: str, columns: Columns | None) -> KnowledgeGraph:
+    entities = read_index("entity", layout.entities, layout.entity_names, layout.entity_descriptions)
+    relations = read_index("relation", layout.relations, layout.relation_names)
     statements = {
-        role: read_statements(path, entities.texts, relations.texts)
+        role: joined_statements([read_statements(path, entities.texts, relations.texts, columns) for path in paths])
         for role in ("train", "valid", "test", "triples")
-        if (path := getattr(layout, role)) is not None
+        if (paths := getattr(layout, role))
     }
     return assemble(statements, entities, relations, split, name)
 
 
-def _read_index(kind: str, path: Path | None) -> Index:
-    """The ids and texts of a table, or an index open to any id if there is none."""
+def read_index(
+    kind: str, lists: Sequence[Path], names: Sequence[Path] = (), descriptions: Sequence[Path] = ()
+) -> Index:
+    """The ids of tables that list them, open to any id if there are none, and the texts of all tables."""
     texts = Texts()
-    if path is None:
-        return Index(kind, texts)
-    if path.suffix.lower() in RDF_SUFFIXES:
-        read_rdf(path, texts)
-        ids = list(dict.fromkeys([*texts.names.ids(), *texts.descriptions.ids()]))
-    else:
-        ids = texts.add_table(read_table(path, is_text_header))
-    return Index(kind, texts, ids, table=str(path))
+    ids = [id_ for path in lists for id_ in _read_texts(path, texts)]
+    for path in descriptions:
+        _read_texts(path, texts, ("id", "description"))
+    for path in names:
+        _read_texts(path, texts)
+    _check_once(kind, ids, lists)
+    return Index(kind, texts, ids, table=", ".join(map(str, lists)) or None)
+
+
+def _read_texts(path: Path, texts: Texts, order: Sequence[str] = TEXT_ORDER) -> list[str]:
+    """Add what a table or an RDF file says of its ids, and return these."""
+    if path.suffix.lower() not in RDF_SUFFIXES:
+        return texts.add_table(read_table(path, is_text_header), order)
+    read_rdf(path, texts)
+    return list(dict.fromkeys([*texts.names.ids(), *texts.descriptions.ids()]))
+
+
+def _check_once(kind: str, ids: Sequence[str], lists: Sequence[Path]) -> None:
+    twice = next((id_ for id_, count in Counter(ids).items() if count > 1), None)
+    if twice is not None:
+        raise DataError(
+            f"{kind} id {twice!r} is in more than one of {', '.join(map(str, lists))}. Ids must be unique: rename one."
+        )
 
 
 def save_graph(kg: KnowledgeGraph, folder: str | Path, format: Format = "tsv") -> Path:
@@ -207,6 +188,10 @@ def save_graph(kg: KnowledgeGraph, folder: str | Path, format: Format = "tsv") -
         "parquet": _write_parquet,
         "ntriples": _write_nt,
         "turtle": _write_ttl,
+        "kgx": _write_kgx,
+        "neo4j": _write_neo4j,
+        "openke": openke.write,
+        "ogb": ogb.write,
     }
     if format not in write:
         raise DataError(f"there is no format {format!r}. Choose one of: {', '.join(FORMATS)}.")
@@ -230,20 +215,35 @@ def _write_tables(kg: KnowledgeGraph, write: Callable[[str, Sequence[str], Seque
     write("relations", _RELATION, kg.relations)
 
 
-def _write_delimited(kg: KnowledgeGraph, folder: Path, suffix: str, delimiter: str) -> None:
-    def write(name: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        with (folder / f"{name}{suffix}").open("w", encoding="utf-8", newline="") as stream:
-            write_rows(stream, [header, *rows], delimiter)
-
-    _write_tables(kg, write)
+def _write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        write_rows(stream, [header, *rows], "," if path.suffix == ".csv" else "\t")
 
 
 def _write_tsv(kg: KnowledgeGraph, folder: Path) -> None:
-    _write_delimited(kg, folder, ".tsv", "\t")
+    _write_tables(kg, lambda name, header, rows: _write_table(folder / f"{name}.tsv", header, rows))
 
 
 def _write_csv(kg: KnowledgeGraph, folder: Path) -> None:
-    _write_delimited(kg, folder, ".csv", ",")
+    _write_tables(kg, lambda name, header, rows: _write_table(folder / f"{name}.csv", header, rows))
+
+
+def _with_splits(kg: KnowledgeGraph) -> list[tuple[str, str, str, str]]:
+    return [(*link, split) for split in SPLITS for link in _links(kg, split)]
+
+
+def _write_kgx(kg: KnowledgeGraph, folder: Path) -> None:
+    """One file of nodes and one of edges; beside them the names of relations, which KGX keeps elsewhere."""
+    _write_table(folder / "nodes.tsv", ("id", "name", "description", "category"), kg.entities)
+    _write_table(folder / "edges.tsv", ("subject", "predicate", "object", "split"), _with_splits(kg))
+    _write_table(folder / "relations.tsv", _RELATION, kg.relations)
+
+
+def _write_neo4j(kg: KnowledgeGraph, folder: Path) -> None:
+    """The files of `neo4j-admin database import`; beside them the names of relations, which Neo4j does not have."""
+    _write_table(folder / "nodes.csv", ("id:ID", "name", "description", ":LABEL"), kg.entities)
+    _write_table(folder / "relationships.csv", (":START_ID", ":TYPE", ":END_ID", "split"), _with_splits(kg))
+    _write_table(folder / "relations.csv", _RELATION, kg.relations)
 
 
 def _write_parquet(kg: KnowledgeGraph, folder: Path) -> None:

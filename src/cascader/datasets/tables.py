@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, TextIO
 
+from cascader.datasets.columns import column_name, text_columns
 from cascader.errors import DataError
 from cascader.graph import Entity, Relation
 from cascader.storage import read_parquet
@@ -25,11 +26,8 @@ TABLE_SUFFIXES = (".tsv", ".txt", ".csv", ".parquet")
 #: How good a text is: a label derived from an id beats none, an English one beats any other.
 FROM_ID, OTHER_LANGUAGE, NO_LANGUAGE, ENGLISH = range(4)
 
-_ID = ("id", "entity", "entity_id", "relation", "relation_id", "node", "iri", "uri")
-_NAME = ("name", "label", "title")
-_DESCRIPTION = ("description", "text", "definition", "gloss", "comment", "extract", "summary")
-_TYPE = ("type", "category", "kind", "class")
-_HEADER = {*_ID, *_NAME, *_DESCRIPTION, *_TYPE}
+#: What the columns of a table of texts mean if it has no header.
+TEXT_ORDER = ("id", "name", "description", "type")
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def table_of_columns(label: str, columns: Mapping[str, Sequence[Any]]) -> Table:
         other = next((value for value in values if not isinstance(value, str | bytes | int | None)), None)
         if other is None and not any(isinstance(value, bool) for value in values):
             cells = [_cell_text(f"{label}, row {row}", value) for row, value in enumerate(values, start=1)]
-            texts[_column_name(name)] = cells
+            texts[column_name(name)] = cells
         else:
             logger.warning("%s: ignored column %s, which is not text (%r).", label, name, other)
     rows = [list(row) for row in zip(*texts.values(), strict=True)]
@@ -94,11 +92,6 @@ def _cell_text(where: str, value: str | bytes | int | None) -> str:
         ) from error
     check_text(where, text)
     return text
-
-
-def _column_name(name: str) -> str:
-    """The normalized name of a column: "Head Entity" becomes head_entity."""
-    return "_".join(name.strip().lower().replace("-", " ").split())
 
 
 def parse_table(stream: IO[bytes], label: str, is_header: IsHeader) -> Table:
@@ -195,7 +188,10 @@ def _parse(
 
 def _other_width(where: str, fields: list[str], width: int) -> str:
     found = f"{len(fields)} column{'' if len(fields) == 1 else 's'}"
-    return f"{where}: found {found}, expected {width} as in the first row. The row starts with {fields[0][:40]!r}."
+    return (
+        f"{where}: found {found}, expected {width} as in the first row. The row starts with {fields[0][:40]!r}. "
+        "Complete or delete the row; a text that contains the separator must be in quotes."
+    )
 
 
 def _csv_message(where: str, problem: str) -> str:
@@ -222,15 +218,14 @@ def _too_long(where: str, length: int | None = None) -> str:
 def _with_header(label: str, rows: list[list[str]], starts: list[int], is_header: IsHeader) -> Table:
     if not rows:
         raise DataError(f"{label} has only blank lines, expected rows of text.")
-    names = tuple(_column_name(name) for name in rows[0])
+    names = tuple(column_name(name) for name in rows[0])
     if not is_header(names):
         return Table(label, None, rows, starts, len(names))
-    logger.info("%s: the first row names the columns: %s.", label, ", ".join(names))
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"{label}:{starts[0]}: the header has two columns called {twice[0]!r}. Rename one of them.")
     if len(rows) == 1:
-        raise DataError(f"{label} has a header but no rows, expected at least one.")
+        raise DataError(f"{label} has a header but no rows, expected at least one. Add the rows below it.")
     return Table(label, names, rows[1:], starts[1:], len(names))
 
 
@@ -271,12 +266,13 @@ class Texts:
     descriptions: BestTexts = field(default_factory=BestTexts)
     types: BestTexts = field(default_factory=BestTexts)
 
-    def add_table(self, table: Table) -> list[str]:
+    def add_table(self, table: Table, order: Sequence[str] = TEXT_ORDER) -> list[str]:
         """Add the names, descriptions and types of a table, and return its ids in order.
 
-        Every column but the id may be missing: a table of ids alone says which entities there are.
+        Every column but the id may be missing: a table of ids alone says which entities there are. `order` says what
+        the columns are if the table has no header.
         """
-        columns = _columns(table)
+        columns = _columns(table, order)
         first_row: dict[str, int] = {}
         for row, fields in enumerate(table.rows):
             id_, name, description, type_ = ("" if column is None else fields[column].strip() for column in columns)
@@ -295,11 +291,6 @@ class Texts:
         return Relation(id_, self.names.of(id_) or id_)
 
 
-def is_text_header(names: tuple[str, ...]) -> bool:
-    """Whether a first row names columns: one such word alone may be an entity, as WordNet's node, label and class."""
-    return "id" in names or len(_HEADER.intersection(names)) >= 2
-
-
 def _check_id(table: Table, row: int, id_: str, first_row: dict[str, int]) -> None:
     if not id_:
         raise DataError(f"{table.where(row)}: the id is empty. Give every row an id, or delete the row.")
@@ -310,16 +301,25 @@ def _check_id(table: Table, row: int, id_: str, first_row: dict[str, int]) -> No
         )
 
 
-def _columns(table: Table) -> list[int | None]:
+def _columns(table: Table, order: Sequence[str]) -> list[int | None]:
     """The positions of id, name, description and type."""
     if table.header is None:
-        if table.width > 4:
+        if table.width > len(order):
             raise DataError(
-                f"{table.where(0)}: found {table.width} columns, expected at most 4: id, name, description, type. "
+                f"{table.where(0)}: found {table.width} columns, expected at most {len(order)}: {', '.join(order)}. "
                 "Add a header to a table with more columns."
             )
-        return [column if column < table.width else None for column in range(4)]
-    columns = [table.column(names) for names in (_ID, _NAME, _DESCRIPTION, _TYPE)]
-    if columns[0] is None:
+        given = order[: table.width]
+        return [given.index(role) if role in given else None for role in TEXT_ORDER]
+    columns = text_columns(table.header)
+    if columns["id"] is None:
         raise DataError(f"{table.label}: the header {', '.join(table.header)} has no id column. Name one of them id.")
-    return columns
+    _tell_columns(table.label, table.header, columns)
+    return list(columns.values())
+
+
+def _tell_columns(label: str, header: Sequence[str], columns: Mapping[str, int | None]) -> None:
+    """Say which columns were taken for what, and which are not read."""
+    read = [f"{role} is {header[column]}" for role, column in columns.items() if column is not None]
+    unused = [name for column, name in enumerate(header) if column not in columns.values()]
+    logger.info("%s: %s%s.", label, ", ".join(read), f"; not read: {', '.join(unused)}" if unused else "")

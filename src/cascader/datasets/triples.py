@@ -1,15 +1,14 @@
-"""Triples by id, each with the place it was read from, those held out, and the graph that they make."""
+"""Statements become a graph: their ids are numbered, each triple counts once, and some are held out."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 
-from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
-from cascader.datasets.tables import Table, Texts, read_table
+from cascader.datasets.statements import Statements
+from cascader.datasets.tables import Texts
 from cascader.errors import DataError
 from cascader.graph import SPLITS, IntArray, KnowledgeGraph, Triples
 from cascader.graph.arrays import frozen_triples, triple_keys
@@ -107,83 +106,13 @@ logger = logging.getLogger(__name__)
 
 _NO_TRIPLES = frozen_triples([])
 
-#: The names that people give to the columns of a triple (KGX, PyKEEN, Neo4j and spreadsheets among them).
-_HEAD = ("head", "h", "subject", "s", "source", "from", "start", "head_entity", "subject_id", "head_id", "start_id")
-_RELATION = ("relation", "r", "predicate", "p", "relationship", "edge", "edge_label", "label", "type", "relation_id")
-_TAIL = ("tail", "t", "object", "o", "target", "to", "end", "tail_entity", "object_id", "tail_id", "end_id")
-_ROLES = {"head": _HEAD, "relation": _RELATION, "tail": _TAIL}
-#: Two of these make the first row a header even if the third column has another name; one alone may be an entity.
-_UNMISTAKABLE = {"head", "tail", "relation", "subject", "predicate", "object"}
-
-
-@dataclass(frozen=True)
-class Statements:
-    """Triples of ids in the order of their file; `where` locates row i for an error message."""
-
-    triples: list[tuple[str, str, str]]
-    where: Callable[[int], str]
-
-
-def read_statements(path: Path, *texts: Texts) -> Statements:
-    """Read the triples of a file in any supported format; the labels of an RDF file are added to each of `texts`."""
-    if path.suffix.lower() in RDF_SUFFIXES:
-        links = read_rdf(path, *texts)
-        if not links:
-            raise DataError(f"{path} has no triples that link two entities, expected at least one.")
-        return Statements(links, lambda row: f"{path}, link {row + 1}")
-    return statements_of(read_table(path, _is_header))
-
-
-def _is_header(names: tuple[str, ...]) -> bool:
-    names_all_roles = all(any(name in names for name in role) for role in _ROLES.values())
-    return names_all_roles or len(_UNMISTAKABLE.intersection(names)) >= 2
-
-
-def statements_of(table: Table) -> Statements:
-    """The triples of a table: columns are found by name if it has a header, otherwise by order."""
-    columns = _columns(table)
-    triples = []
-    for row, fields in enumerate(table.rows):
-        head, relation, tail = (fields[column].strip() for column in columns)
-        if not (head and relation and tail):
-            raise DataError(
-                f"{table.where(row)}: found an empty field in ({head!r}, {relation!r}, {tail!r}). "
-                "A triple needs a head, a relation and a tail: fill in the field or delete the row."
-            )
-        triples.append((head, relation, tail))
-    return Statements(triples, table.where)
-
-
-def _columns(table: Table) -> tuple[int, int, int]:
-    if table.header is None:
-        if table.width != 3:
-            raise DataError(
-                f"{table.where(0)}: found {table.width} column{'' if table.width == 1 else 's'}, expected 3: head, "
-                f"relation, tail. The row is {_shown(table.rows[0])}. Separate columns with tabs (.tsv, .txt) or "
-                "commas (.csv), and add a header to a table with more columns."
-            )
-        return 0, 1, 2
-    found = {role: table.column(names) for role, names in _ROLES.items()}
-    missing = [role for role, column in found.items() if column is None]
-    if missing:
-        raise DataError(
-            f"{table.label}: the header {', '.join(table.header)} has no column for {' and '.join(missing)}. "
-            "Name the columns head, relation and tail."
-        )
-    head, relation, tail = (column for column in found.values() if column is not None)
-    return head, relation, tail
-
-
-def _shown(fields: list[str]) -> str:
-    text = " | ".join(fields)
-    return repr(text if len(text) <= 80 else text[:77] + "...")
-
 
 def assemble(
     statements: Mapping[str, Statements], entities: "Index", relations: "Index", split: Split, name: str
 ) -> KnowledgeGraph:
     """Build the graph from statements by role: train, valid and test, or `triples` that are yet to be split."""
-    parts = [_Part(role, stated, entities, relations) for role, stated in statements.items()]
+    by_role = [part for role, stated in statements.items() for part in stated.by_split(role).items()]
+    parts = [_Part(role, stated, entities, relations) for role, stated in by_role]
     _check_no_overlap(parts, len(entities.ids), len(relations.ids))
     train, valid, test = _three_splits({part.role: part.distinct() for part in parts}, split)
     return KnowledgeGraph(
@@ -208,9 +137,10 @@ class Index:
     def of(self, id_: str, row: int, statements: Statements) -> int:
         """The number of the id found in a row of `statements`."""
         if self._table is not None and id_ not in self.ids:
+            question = "" if row else " If this row is a header, name its columns with --columns HEAD,RELATION,TAIL."
             raise DataError(
                 f"{statements.where(row)}: {self._kind} {id_!r} is not in {self._table} ({len(self.ids):,} rows). "
-                "Add it there, or delete the triple."
+                f"Add it there, or delete the triple.{question}"
             )
         return self.ids.setdefault(id_, len(self.ids))
 

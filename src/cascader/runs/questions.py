@@ -9,8 +9,8 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from cascader.cascade import Cascade
+from cascader.datasets.statements import read_statements
 from cascader.datasets.tables import Table, read_table
-from cascader.datasets.triples import read_statements
 from cascader.errors import DataError
 from cascader.graph import Entity, FloatArray, KnowledgeGraph, Queries, Side
 from cascader.models.model import Model

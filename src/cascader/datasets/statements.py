@@ -1,0 +1,239 @@
+"""Triples by id as a file states them, each with the place it was read from, and what else the file says."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cascader.datasets.columns import (
+    SPLIT_NAMES,
+    EndColumns,
+    TripleColumns,
+    column_name,
+    is_triple_header,
+    triple_columns,
+)
+from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
+from cascader.datasets.tables import Table, Texts, read_table
+from cascader.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+#: The one relation of a list of edges that names none.
+ONLY_RELATION = "related to"
+#: With fewer rows, that the words of the first one occur nowhere else says nothing.
+_MIN_ROWS_BELOW_HEADER = 3
+
+
+@dataclass(frozen=True)
+class Statements:
+    """Triples of ids in the order of their file; `where` locates row i for an error message.
+
+    `splits` has the split of each triple, if the file says it.
+    """
+
+    triples: list[tuple[str, str, str]]
+    where: Callable[[int], str]
+    splits: list[str] | None = None
+
+    def by_split(self, role: str) -> dict[str, "Statements"]:
+        """The statements of each split; all of them under `role` if the file does not say which they belong to."""
+        if self.splits is None or role != "triples":
+            return {role: self}
+        return {split: self._of(split) for split in ("train", "valid", "test") if split in self.splits}
+
+    def _of(self, split: str) -> "Statements":
+        rows = [row for row, own in enumerate(self.splits or ()) if own == split]
+        return Statements([self.triples[row] for row in rows], lambda row: self.where(rows[row]))
+
+
+def joined_statements(parts: Sequence[Statements]) -> Statements:
+    """The statements of several files as one list; their splits count only if all have them."""
+    places = [(part, row) for part in parts for row in range(len(part.triples))]
+    splits = [split for part in parts for split in part.splits or ()]
+    return Statements(
+        [triple for part in parts for triple in part.triples],
+        lambda row: places[row][0].where(places[row][1]),
+        splits if len(splits) == len(places) else None,
+    )
+
+
+def read_statements(
+    path: Path, entities: Texts | None = None, relations: Texts | None = None, columns: Sequence[str] | None = None
+) -> Statements:
+    """Read the triples of a file in any supported format; what it says of names and types is added to the texts.
+
+    `columns` names those of head, relation and tail, or numbers them from 1 in a table without a header.
+    """
+    texts = [each for each in (entities, relations) if each is not None]
+    if path.suffix.lower() in RDF_SUFFIXES:
+        links = read_rdf(path, *texts)
+        if not links:
+            raise DataError(f"{path} has no triples that link two entities, expected at least one.")
+        return Statements(links, lambda row: f"{path}, link {row + 1}")
+    if columns is None:
+        table = read_table(path, is_triple_header)
+        _ask_about_header(table)
+        return statements_of(table, entities, relations)
+    names = tuple(column_name(name) for name in columns)
+    table = read_table(path, lambda header: set(names) <= set(header))
+    return statements_of(table, entities, relations, _chosen_columns(table, names))
+
+
+def _chosen_columns(table: Table, names: Sequence[str]) -> TripleColumns:
+    found = [_position(table, name) for name in names]
+    head, relation, tail = found if len(found) == 3 else (None, None, None)
+    if head is None or relation is None or tail is None:
+        first = ", ".join(table.header or table.rows[0])
+        raise DataError(
+            f"{table.label}: there are no columns {', '.join(names)}. Its first row is {_shown(first)}. Name three of "
+            "these columns, for head, relation and tail, or number them from 1 if the file has no header."
+        )
+    return TripleColumns(EndColumns(head), relation, EndColumns(tail))
+
+
+def _position(table: Table, name: str) -> int | None:
+    if table.header is not None:
+        return table.header.index(name) if name in table.header else None
+    return int(name) - 1 if name.isdecimal() and 1 <= int(name) <= table.width else None
+
+
+def _ask_about_header(table: Table) -> None:
+    """Ask about a first row whose words occur nowhere else: read as a triple, it would add a relation of its own."""
+    if table.header is not None or table.width != 3 or len(table.rows) <= _MIN_ROWS_BELOW_HEADER:
+        return
+    first, *others = table.rows
+    ends = {fields[column] for fields in others for column in (0, 2)}
+    if {first[0], first[2]} & ends or first[1] in {fields[1] for fields in others}:
+        return
+    names = ",".join(text.strip() for text in first)
+    logger.warning(
+        "%s: is this a header? %s occur nowhere else in the file. It was read as a triple. If it names the columns, "
+        'say so with --columns "%s"; if it is a triple, with --columns 1,2,3.',
+        table.where(0),
+        _shown(" | ".join(first)),
+        names,
+    )
+
+
+def statements_of(
+    table: Table, entities: Texts | None = None, relations: Texts | None = None, columns: TripleColumns | None = None
+) -> Statements:
+    """The triples of a table: columns are found by name if it has a header, otherwise by order."""
+    columns = columns or _columns(table)
+    _tell_columns(table, columns)
+    triples = [_triple(table, row, columns) for row in range(len(table.rows))]
+    for fields, (head, relation, tail) in zip(table.rows, triples, strict=True):
+        if entities is not None:
+            _offer(entities, head, fields, columns.head)
+            _offer(entities, tail, fields, columns.tail)
+        if relations is not None and columns.relation_name is not None:
+            relations.names.offer(relation, fields[columns.relation_name].strip())
+    return Statements(triples, table.where, _splits(table, columns.split))
+
+
+def _triple(table: Table, row: int, columns: TripleColumns) -> tuple[str, str, str]:
+    fields = table.rows[row]
+    head, tail = (fields[end.id].strip() for end in (columns.head, columns.tail))
+    relation = ONLY_RELATION if columns.relation is None else fields[columns.relation].strip()
+    if not (head and relation and tail):
+        raise DataError(
+            f"{table.where(row)}: found an empty field in ({head!r}, {relation!r}, {tail!r}). "
+            "A triple needs a head, a relation and a tail: fill in the field or delete the row."
+        )
+    return head, relation, tail
+
+
+def _offer(texts: Texts, id_: str, fields: list[str], end: EndColumns) -> None:
+    """Keep what a row says of one of its entities."""
+    for best, column in ((texts.names, end.name), (texts.descriptions, end.description), (texts.types, end.type)):
+        if column is not None:
+            best.offer(id_, fields[column].strip())
+
+
+def _splits(table: Table, column: int | None) -> list[str] | None:
+    """The split of each row, if every row names one."""
+    if column is None:
+        return None
+    named = [SPLIT_NAMES.get(fields[column].strip().lower()) for fields in table.rows]
+    known = [split for split in named if split is not None]
+    return known if len(known) == len(named) else None
+
+
+def _columns(table: Table) -> TripleColumns:
+    if table.header is None:
+        if table.width != 3:
+            raise DataError(_not_three(table))
+        return TripleColumns(EndColumns(0), 1, EndColumns(2))
+    found = triple_columns(table.header)
+    if isinstance(found, list):
+        raise DataError(
+            f"{table.label}: the header {', '.join(table.header)} has no column for {' and '.join(found)}. "
+            "Name the columns head, relation and tail, or say which they are with --columns HEAD,RELATION,TAIL."
+        )
+    return found if found.relation is not None else _with_relation(table, found)
+
+
+def _with_relation(table: Table, columns: TripleColumns) -> TripleColumns:
+    """What is left beside the ends is the relation, unless it is a number; without one, all edges are of one kind."""
+    assert table.header is not None  # noqa: S101 - only a header tells the ends
+    others = [column for column in range(table.width) if column not in columns.used()]
+    words = [column for column in others if not all(_is_number(fields[column]) for fields in table.rows)]
+    if len(words) > 1:
+        names = [table.header[column] for column in words]
+        ends = table.header[columns.head.id], table.header[columns.tail.id]
+        raise DataError(
+            f"{table.label}: the header {', '.join(table.header)} has no column for relation. Is it "
+            f"{' or '.join(names)}? Say so with --columns {ends[0]},{names[0]},{ends[1]}, for instance."
+        )
+    if not words:
+        logger.warning("%s names no relation: all of its edges are read as %r.", table.label, ONLY_RELATION)
+    return replace(columns, relation=words[0] if words else None)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text or "0")
+    except ValueError:
+        return False
+    return True
+
+
+def _tell_columns(table: Table, columns: TripleColumns) -> None:
+    """Say which columns were taken for what, and which are not read."""
+    if table.header is None:
+        return
+    relation = ONLY_RELATION if columns.relation is None else table.header[columns.relation]
+    read = f"{table.header[columns.head.id]}, {relation}, {table.header[columns.tail.id]}"
+    unused = [name for column, name in enumerate(table.header) if column not in columns.used()]
+    also = f"; not read: {', '.join(unused)}" if unused else ""
+    logger.info("%s: head, relation and tail are the columns %s%s.", table.label, read, also)
+
+
+def _not_three(table: Table) -> str:
+    shown = _shown(" | ".join(table.rows[0]))
+    message = (
+        f"{table.where(0)}: found {table.width} column{'' if table.width == 1 else 's'}, expected 3: head, relation, "
+        f"tail. The row is {shown}."
+    )
+    if table.width == 1:
+        return f"{message} Separate columns with tabs (.tsv, .txt) or commas (.csv).{_renamed(table)}"
+    if table.width == 2:
+        return f"{message} For edges that are all of one kind, add a header: source, target."
+    return (
+        f"{message} Say which columns are head, relation and tail, by name or number, with --columns 1,2,3, or add a "
+        "header to a table with more columns."
+    )
+
+
+def _renamed(table: Table) -> str:
+    """Advice for a file whose suffix promises tabs, and whose rows have other separators."""
+    text = table.rows[0][0]
+    for separator, name in ((",", "commas"), (";", "semicolons")):
+        if text.count(separator) >= 2:
+            return f" This file seems to have {name}: rename it to .csv."
+    return ""
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")
