@@ -10,9 +10,13 @@ from .cascade.pruners import StaticTopK as StaticTopK
 from .cascade.pruners import TopK as TopK
 from .datasets import Split as Split
 from .datasets import graph_from_frames as graph_from_frames
+from .datasets import graph_from_networkx as graph_from_networkx
+from .datasets import graph_from_pykeen as graph_from_pykeen
 from .datasets import load_graph as load_graph
 from .datasets import save_graph as save_graph
 from .datasets import to_frame as to_frame
+from .datasets import to_networkx as to_networkx
+from .datasets import to_pykeen as to_pykeen
 from .display import Event as Event
 from .errors import CascaderError as CascaderError
 from .errors import DataError as DataError
