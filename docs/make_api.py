@@ -22,7 +22,19 @@ PAGE = Path(__file__).with_name("api.md")
 _STRUCTURE, _EMBEDDINGS, _LANGUAGE_MODELS = "What the structure says", "Embeddings", "Language models"
 #: The public names of each chapter, in the order of the page.
 CHAPTERS = {
-    "Graphs": ("load_graph", "save_graph", "graph_from_frames", "Split", "KnowledgeGraph", "Entity", "Relation"),
+    "Graphs": (
+        "load_graph",
+        "save_graph",
+        "graph_from_frames",
+        "graph_from_networkx",
+        "graph_from_pykeen",
+        "to_networkx",
+        "to_pykeen",
+        "Split",
+        "KnowledgeGraph",
+        "Entity",
+        "Relation",
+    ),
     "Runs and predictions": (
         "fit",
         "Run",

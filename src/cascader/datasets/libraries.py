@@ -164,12 +164,12 @@ def to_pykeen(kg: KnowledgeGraph) -> "dict[str, TriplesFactory]":
         raise MissingExtraError(
             "triples factories need PyKEEN. Install it with: pip install 'cascader[pykeen]'"
         ) from error
-    labels = {
-        "entity_to_id": {entity.id: number for number, entity in enumerate(kg.entities)},
-        "relation_to_id": {relation.id: number for number, relation in enumerate(kg.relations)},
-    }
+    entities = {entity.id: number for number, entity in enumerate(kg.entities)}
+    relations = {relation.id: number for number, relation in enumerate(kg.relations)}
     return {
-        split: TriplesFactory(torch.tensor(kg.split(split).astype("int64")), **labels)
+        split: TriplesFactory(
+            torch.tensor(kg.split(split).astype("int64")), entity_to_id=entities, relation_to_id=relations
+        )
         for split in SPLITS
         if len(kg.split(split))
     }

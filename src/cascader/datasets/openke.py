@@ -25,7 +25,7 @@ def is_folder(folder: Path) -> bool:
 def read(folder: Path) -> tuple[dict[str, Statements], Index, Index]:
     """The triples of each split, and the ids and texts of entities and relations."""
     entities, relations = _read_ids(folder / _ENTITIES), _read_ids(folder / _RELATIONS)
-    statements = {
+    statements: dict[str, Statements] = {
         split: _read_triples(folder / file, entities, relations)
         for split, file in _TRIPLES.items()
         if (folder / file).is_file()
@@ -110,7 +110,7 @@ def write(kg: KnowledgeGraph, folder: Path) -> None:
     _write(folder / _RELATIONS, [f"{id_}\t{number}" for number, id_ in enumerate(_ids(kg.relations))])
     for split, file in _TRIPLES.items():
         _write(folder / file, [f"{head} {tail} {relation}" for head, relation, tail in kg.split(split).tolist()])
-    texts = {
+    texts: dict[str, Sequence[tuple[str, str]]] = {
         _NAMES: [(entity.id, entity.name) for entity in kg.entities],
         _DESCRIPTIONS: [(entity.id, entity.description) for entity in kg.entities],
         _TYPES: [(entity.id, entity.type) for entity in kg.entities],
