@@ -48,3 +48,25 @@ def test_every_question_is_one_that_train_answers(toy):
     found = list(zip(asked.anchors, asked.relations, asked.predicts_tail, strict=True))
     assert set(found) == keys
     assert len(found) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("content", "anchor", "side"),
+    [
+        ("aspirin\ttreats\t?\n", "aspirin", "tail"),
+        ("?\ttreats\tfever\n", "fever", "head"),
+        ("subject\tpredicate\tobject\n?\ttreats\tfever\n", "fever", "head"),
+        ("tail\trelation\thead\n?\ttreats\taspirin\n", "aspirin", "tail"),
+    ],
+)
+def test_a_question_mark_stands_for_what_is_asked(toy, tmp_path, content, anchor, side):
+    (tmp_path / "q.tsv").write_text(content)
+    (query,) = read_questions(tmp_path / "q.tsv", toy).required()
+    assert query.anchors.tolist() == [toy.entity_index(anchor)]
+    assert query.predicts_tail.tolist() == [side == "tail"]
+
+
+@pytest.mark.parametrize("row", ["?\ttreats\t?", "aspirin\t?\tfever"])
+def test_a_row_that_asks_for_two_things_or_for_a_relation_is_a_problem(toy, tmp_path, row):
+    (tmp_path / "q.tsv").write_text(row)
+    assert "asks for more than one thing" in read_questions(tmp_path / "q.tsv", toy).problems[0]

@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from cascader.cascade import Cascade
+from cascader.datasets.columns import is_triple_header, triple_columns
 from cascader.datasets.statements import read_statements
 from cascader.datasets.tables import Table, read_table
 from cascader.errors import DataError
@@ -16,9 +17,11 @@ from cascader.graph import Entity, FloatArray, KnowledgeGraph, Queries, Side
 from cascader.models.model import Model
 from cascader.scoring import Scorer
 
-_ENTITY = ("entity", "anchor", "head", "id", "name")
+_ENTITY = ("entity", "anchor", "head", "subject", "id", "name")
 _RELATION = ("relation", "predicate", "r")
 _SIDE = ("side",)
+#: What stands for the answer that is asked for, in a triple.
+_UNKNOWN = "?"
 
 Found = TypeVar("Found")
 Fields = TypeVar("Fields")
@@ -51,15 +54,42 @@ class Rows(Generic[Found]):
 
 
 def read_questions(path: Path, kg: KnowledgeGraph, side: Side = "tail") -> Rows[Queries]:
-    """Read questions from a table with the columns entity, relation and, optionally, side."""
-    table = read_table(path, lambda names: any(name in names for name in _ENTITY) and "relation" in names)
+    """Read questions from a table with the columns entity, relation and, optionally, side.
+
+    A row of head, relation and tail, one end of which is a question mark, is a question, too.
+    """
+    table = read_table(path, _is_header)
     columns = _columns(table)
 
     def ask(fields: list[str]) -> Queries:
+        if len(fields) >= 3 and _UNKNOWN in (texts := [field.strip() for field in _triple(table, fields)]):
+            return _asked(kg, *texts)
         entity, relation, *own_side = (fields[column].strip() for column in columns)
         return kg.query(entity, relation, (own_side[0] if own_side and own_side[0] else side))  # type: ignore[arg-type]
 
     return Rows.of(ask, table.rows, table.where)
+
+
+def _is_header(names: tuple[str, ...]) -> bool:
+    return (any(name in names for name in _ENTITY) and "relation" in names) or is_triple_header(names)
+
+
+def _triple(table: Table, fields: list[str]) -> list[str]:
+    """Head, relation and tail: by their names, or the first three columns."""
+    found = triple_columns(table.header) if table.header is not None else []
+    if isinstance(found, list) or found.relation is None:
+        return fields[:3]
+    return [fields[column] for column in (found.head.id, found.relation, found.tail.id)]
+
+
+def _asked(kg: KnowledgeGraph, head: str, relation: str, tail: str) -> Queries:
+    """The question that a triple with a question mark in place of its head or its tail asks."""
+    if relation == _UNKNOWN or head == tail:
+        raise DataError(
+            f"({head}, {relation}, {tail}) asks for more than one thing. Put one question mark in place of the head or "
+            "the tail."
+        )
+    return kg.query(head, relation, "tail") if tail == _UNKNOWN else kg.query(tail, relation, "head")
 
 
 def _columns(table: Table) -> list[int]:
