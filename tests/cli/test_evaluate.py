@@ -115,6 +115,12 @@ def test_a_folder_without_a_run(run, tmp_path):
     assert (code, "holds no complete run. Make one with: cascader fit" in err) == (2, True)
 
 
+def test_a_folder_that_is_not_there_is_called_that(run, tmp_path):
+    code, _, err = run("evaluate", tmp_path / "gone")
+    assert code == 2
+    assert f"there is no folder {tmp_path / 'gone'}. Check the path, or make a run" in " ".join(err.split())
+
+
 def test_a_run_of_another_format(run, triples, tmp_path):
     run("fit", triples, *QUICK, "--out", tmp_path / "run")
     about = json.loads((tmp_path / "run" / "run.json").read_text())

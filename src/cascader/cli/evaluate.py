@@ -21,6 +21,7 @@ from cascader.cli.options import (
     command_line,
     with_graph_options,
 )
+from cascader.errors import DataError
 from cascader.evaluation import METRICS, Evaluation
 from cascader.evaluation import compare as compare_evaluations
 from cascader.evaluation import evaluate as evaluate_scorer
@@ -29,7 +30,10 @@ from cascader.evaluation.metrics import CONFIDENCE
 from cascader.models import Frequency
 
 OutOption = Annotated[Path, typer.Option("--out", help="The folder for <graph>/frequency.json and its ranks.")]
-EvaluationArgument = Annotated[Path, typer.Argument(help="An evaluation's .json, with its .ranks.parquet next to it.")]
+EvaluationArgument = Annotated[
+    Path,
+    typer.Argument(help="An evaluation's .json, with its .ranks.parquet next to it, or a run, for its latest results."),
+]
 
 
 def evaluate(
@@ -128,6 +132,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
     """Compare two evaluations of the same queries: figures, intervals, and whether the difference is chance."""
+    first, second = _results_of(first), _results_of(second)
     comparison = compare_evaluations(Evaluation.load(first), Evaluation.load(second))
     if as_json:
         typer.echo(json.dumps(comparison.as_dict(), indent=2))
@@ -152,6 +157,20 @@ def compare(
         f"In brackets: {CONFIDENCE:.0%} bootstrap intervals. p: how often chance alone makes a difference this large "
         "(paired randomization test)."
     )
+
+
+def _results_of(path: Path) -> Path:
+    """The file of results that is meant: of a run, those of its cascade, or else its latest."""
+    if not path.exists():
+        raise DataError(f"there is no file or folder {path}. Check the path.")
+    if not path.is_dir():
+        return path
+    folder = path / "results" if (path / "results").is_dir() else path
+    found = sorted(folder.glob("*.ranks.parquet"), key=lambda ranks: ranks.stat().st_mtime)
+    if not found:
+        raise DataError(f"{path} has no results yet. Measure it with: cascader evaluate {path}")
+    own = folder / "cascade.ranks.parquet"
+    return own if own in found else found[-1]
 
 
 def echo_evaluations(evaluations: list[Evaluation]) -> None:

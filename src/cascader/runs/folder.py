@@ -215,6 +215,11 @@ class RunFolder:
 
     def metadata(self) -> RunRecord:
         """Return what `mark_complete` recorded."""
+        if not self.path.is_dir():
+            raise DataError(
+                f"there is no folder {self.path}. Check the path, or make a run there with: cascader fit GRAPH --out "
+                f"{self.path}"
+            )
         check_regular(self.path)
         if not self.is_complete:
             raise DataError(f"{self.path} holds no complete run. Make one with: cascader fit GRAPH --out {self.path}")
