@@ -120,6 +120,13 @@ def test_settings_that_cannot_work_exit_with_2(run, triples, tmp_path, options, 
     assert message in " ".join(err.split())
 
 
+def test_a_setting_that_only_language_models_have_is_told_with_its_prefix(run, likes, tmp_path):
+    code, _, err = run("fit", likes, "--out", tmp_path / "run", "--tiers", "kge,dual,cross", "--set", "base=tiny")
+    assert code == 2
+    assert "kge has no setting 'base', but other tiers have." in " ".join(err.split())
+    assert "Say which is meant: --set dual.base=..., --set cross.base=..." in " ".join(err.split())
+
+
 def test_a_part_of_a_tier_is_switched_off(run, triples, tmp_path):
     options = ("--tiers", "kge,plausibility", *QUICK, "--set", "plausibility.linked=false")
     code, _, err = run("fit", triples, *options, "--out", tmp_path / "run")

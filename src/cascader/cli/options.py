@@ -136,16 +136,32 @@ def parsed_settings(settings: Sequence[str], tiers: Sequence[str]) -> dict[str, 
         if not equals:
             raise SettingsError(f"--set {setting!r} has no value. Write it as --set name=value.")
         tier, dot, inner = name.strip().rpartition(".")
-        tier = tier if dot else _embedding_or_first(tiers)
+        tier = tier if dot else _tier_without_prefix(inner, tiers)
         if tier not in parsed:
             raise SettingsError(f"--set {setting!r} is for the tier {tier!r}, but the tiers are: {', '.join(tiers)}.")
         parsed[tier][inner] = _parsed(value.strip())
     return parsed
 
 
-def _embedding_or_first(tiers: Sequence[str]) -> str:
-    """The tier whose settings need no prefix."""
-    return "kge" if "kge" in tiers else tiers[0]
+def _tier_without_prefix(name: str, tiers: Sequence[str]) -> str:
+    """The tier whose settings need no prefix; a setting that only others have is an error that names these."""
+    from cascader.models import model_names
+
+    own = "kge" if "kge" in tiers else tiers[0]
+    others = [tier for tier in tiers if tier != own and tier in model_names() and name in _settings_of(tier)]
+    if others and name not in _settings_of("complex" if own == "kge" else own):
+        hints = ", ".join(f"--set {tier}.{name}=..." for tier in others)
+        raise SettingsError(f"{own} has no setting {name!r}, but other tiers have. Say which is meant: {hints}")
+    return own
+
+
+def _settings_of(model: str) -> list[str]:
+    """The names of a model's settings; a class of the user's own need not list them."""
+    from cascader.models import model_class
+    from cascader.models.settings import Settings
+
+    settings: type[Settings] = getattr(model_class(model), "settings_class", Settings)
+    return list(settings.kinds())
 
 
 def _parsed(value: str) -> bool | int | float | str:
