@@ -10,6 +10,16 @@ def test_list_shows_all_names(run):
         assert name in out
 
 
+def test_list_says_at_hand_only_of_what_is(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("CASCADER_WORDNET", str(tmp_path))
+    rows = {line.split()[0]: line for line in run("data", "list")[1].splitlines() if line.strip()}
+    assert "not installed" in rows["wordnet"]
+    assert "download" in rows["repodb"]
+    (tmp_path / "data.noun").touch()
+    rows = {line.split()[0]: line for line in run("data", "list")[1].splitlines() if line.strip()}
+    assert " yes " in rows["wordnet"]
+
+
 def test_show_prints_the_counts_home_and_license(run, mirror):
     code, out, _ = run("data", "show", "repodb")
     assert code == 0

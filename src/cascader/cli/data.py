@@ -31,13 +31,19 @@ def list_() -> None:
     for dataset in CATALOG.values():
         counts = [f"{count:,}" for count in dataset.counts] if dataset.counts else ["–"] * len(_COUNTS)
         rows.append([dataset.name, *counts, _at_hand(dataset.name), dataset.title])
-    echo_table(["name", *_COUNTS, "on disk", "what"], rows, numbers=_COUNTS)
+    echo_table(["name", *_COUNTS, "at hand", "what"], rows, numbers=_COUNTS)
     echo("Licenses and homes: cascader data show NAME")
 
 
 def _at_hand(name: str) -> str:
+    """Say whether a graph can be loaded without a download: all of its files are there, and as they should be."""
+    dataset = CATALOG[name]
     try:
-        return "yes" if all(locate(source) for source in CATALOG[name].sources) else "download"
+        if not dataset.is_installed():
+            return "not installed"
+        if not all(locate(source) for source in dataset.sources):
+            return "download"
+        return "yes" if all(locate(source) for source in dataset.optional_sources) else "without some texts"
     except DataError:
         return "damaged"
 

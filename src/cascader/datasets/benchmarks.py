@@ -219,6 +219,14 @@ def read_wordnet(folder: str | Path | None = None, split: Split = Split()) -> Kn
     )
 
 
+def has_wordnet() -> bool:
+    """Whether the WordNet files are really there."""
+    try:
+        return (_find_folder() / "data.noun").is_file()
+    except MissingExtraError:
+        return False
+
+
 def _find_folder() -> Path:
     named = os.environ.get(WORDNET_VARIABLE)
     if named:

@@ -47,6 +47,7 @@ class Dataset:
     sources: tuple[Source, ...] = ()
     optional_sources: tuple[Source, ...] = ()  # texts, which the graph can do without
     stand_ins: tuple[Source, ...] = ()  # other texts, for when those cannot be had
+    is_installed: Callable[[], bool] = lambda: True  # whether what it is built from, other than sources, is there
 
     def load(self) -> KnowledgeGraph:
         """Download and check the files that are not at hand, and read the graph."""
@@ -113,6 +114,7 @@ CATALOG = {
             "WordNet license: free to use, with its notice",
             None,
             lambda files: benchmarks.read_wordnet(),
+            is_installed=benchmarks.has_wordnet,
         ),
         Dataset(
             "repodb",
