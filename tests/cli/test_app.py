@@ -17,6 +17,15 @@ def test_version(run):
     assert run("--version") == (0, f"cascader {cascader.__version__}\n", "")
 
 
+def test_the_first_help_tells_the_extras(run):
+    from importlib.metadata import metadata
+
+    _, out, _ = run("--help")
+    extras = {*(metadata("cascader").get_all("Provides-Extra") or ())} - {"dev"}
+    assert extras
+    assert all(extra in out.split("pip install")[1] for extra in extras)
+
+
 def commands():
     """Every command by the words that call it."""
     from typer.main import get_command

@@ -11,7 +11,7 @@ README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: Set up the machine or call the tests themselves.
-NOT_RUN_HERE = ("make", "git", "pip", "python bench")
+NOT_RUN_HERE = ("make", "git", "pip", "python bench", "source")
 
 
 def found_in(path):

@@ -22,7 +22,9 @@ app = typer.Typer(
     help="Complete a knowledge graph: ask (aspirin, treats, ?) and get every entity ranked.",
     epilog="Start with: cascader demo. A run is a folder that `cascader fit` wrote; a tier is one of the models in "
     "it, and its cascade asks them one after the other. Train, valid and test are the triples that models learn from, "
-    "that settings are chosen on, and that figures are measured on.",
+    "that settings are chosen on, and that figures are measured on. Some commands need extras, as in pip install "
+    "'cascader[demo,serve]': demo (the WordNet graph), serve (the page), onnx (eight bits), hpo (--trials), pandas, "
+    "networkx, pykeen.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
