@@ -75,6 +75,7 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path):
         pytest.raises(StorageError, match="write .*x.bin: No space left on device. Existing files are unchanged"),
         atomic_file(tmp_path / "x.bin") as temporary,
     ):
+        temporary.unlink()
         temporary.symlink_to("/dev/full")  # a real device on which every write fails
         temporary.write_bytes(b"x")
     assert list(tmp_path.iterdir()) == []
