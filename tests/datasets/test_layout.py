@@ -52,6 +52,13 @@ class TestKgBert:
         assert kg.relations[0].name == "treats"
 
 
+@pytest.mark.parametrize("header", ["", "id\n", "entity_id\n"])
+def test_a_table_of_one_column_is_a_list_of_ids(tmp_path, header):
+    write(tmp_path, train_tsv="a\tr\tb\n", list_csv=f"{header}b\na\n")
+    kg = load_graph(tmp_path / "train.tsv", entities=tmp_path / "list.csv", split=WHOLE)
+    assert kg.entities == (Entity("b", "b"), Entity("a", "a"))
+
+
 class TestKgx:
     def test_nodes_and_edges_under_the_name_of_the_graph(self, tmp_path):
         write(

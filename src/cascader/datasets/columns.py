@@ -66,6 +66,8 @@ _DESCRIPTION = (
     *(f"{kind}_{what}" for kind in _KINDS for what in ("description", "text")),
 )
 _TYPE = ("type", "category", "kind", "class", "labels", "node_type", "entity_type", "ent_type")
+#: What stands above a list of ids and nothing else.
+_LIST_HEADERS = {("entity_id",), ("node_id",), ("relation_id",)}
 _TEXT_HEADER = {*_ID, *_NAME, *_DESCRIPTION, *_TYPE}
 
 _NEO4J = {"ID": "id", "START_ID": "start_id", "END_ID": "end_id", "TYPE": "type", "LABEL": "labels"}
@@ -172,7 +174,7 @@ def is_triple_header(names: tuple[str, ...]) -> bool:
 
 def is_text_header(names: tuple[str, ...]) -> bool:
     """Whether a first row names columns: one such word alone may be an entity, as WordNet's node, label and class."""
-    return "id" in names or len(_TEXT_HEADER.intersection(names)) >= 2
+    return "id" in names or names in _LIST_HEADERS or len(_TEXT_HEADER.intersection(names)) >= 2
 
 
 def text_columns(names: Sequence[str]) -> dict[str, int | None]:
