@@ -6,7 +6,7 @@ import pytest
 
 from cascader.datasets import Split, load_graph, save_graph
 from cascader.errors import DataError
-from cascader.graph import Entity, Relation
+from cascader.graph import Entity, KnowledgeGraph, Relation
 from tests.datasets.files import write
 
 WHOLE = Split(0, 0)
@@ -117,6 +117,19 @@ class TestOpenKe:
         write(tmp_path, **{**fine, file: content})
         with pytest.raises(DataError, match=message):
             load_graph(tmp_path)
+
+    def test_a_graph_comes_back_but_for_the_white_space_in_its_texts(self, tmp_path):
+        plain = KnowledgeGraph.from_triples([("a 1", "r", "b")], [("b", "r", "a 1")])
+        entities = (Entity("a 1", "Anna", "one\n\ttext  here", "human"), plain.entities[1])
+        kg = KnowledgeGraph("g", entities, (Relation("r", "knows"),), plain.train, plain.valid, plain.test)
+        again = load_graph(save_graph(kg, tmp_path / "g", "openke"))
+        assert again.entities == (Entity("a 1", "Anna", "one text here", "human"), Entity("b", "b"))
+        assert again.relations == kg.relations
+        assert [names(again, split) for split in ("train", "valid", "test")] == [
+            [("a 1", "r", "b")],
+            [("b", "r", "a 1")],
+            [],
+        ]
 
     def test_an_id_that_its_lines_cannot_hold_is_refused(self, tmp_path):
         write(tmp_path, g_csv='"a\nb",r,c\n')
