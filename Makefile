@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 # Files come in the order that tests/conftest.py gives them: those that take longest first.
 PYTEST := $(RUN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: install browser checks demo test test-fast lint types architecture tests coverage faults audit fix clean
+.PHONY: install browser checks demo test test-fast lint types architecture tests coverage fuzz faults audit fix clean
 
 install: $(INSTALLED)
 
@@ -58,6 +58,10 @@ tests: install browser
 # `make faults SEED=7` repeats the same moments. As root, disks are really full and read-only.
 faults: install
 	OMP_NUM_THREADS=1 $(RUN)/python -m tests.faults $(if $(SEED),--seed $(SEED))
+
+# Ten thousand bad inputs in a quarter of an hour. `make fuzz TARGET=archives SEED=7 CASES=100` repeats a batch.
+fuzz: install
+	OMP_NUM_THREADS=1 $(RUN)/python -m tests.fuzz $(if $(TARGET),--target $(TARGET)) $(if $(SEED),--seed $(SEED)) $(if $(CASES),--cases $(CASES))
 
 # After `make tests`: the lines that no test reached.
 coverage:
