@@ -323,7 +323,7 @@ class TestAReadOnlyRun:
     def test_its_results_go_to_out(self, run, drugs, tmp_path):
         for command, what in (("evaluate", "result"), ("report", "report")):
             code, _, err = run(command, drugs)
-            message = f"is read-only, so its {what} must go elsewhere. Name a folder with --out."
+            message = f"is read-only, so its {what} needs another place. Name a folder with --out."
             assert (code, message in " ".join(err.split())) == (2, True)
         assert run("evaluate", drugs, "--out", tmp_path / "results")[0] == 0
         assert list((tmp_path / "results").glob("*.json"))

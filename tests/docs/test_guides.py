@@ -60,7 +60,7 @@ def test_commands(block, somewhere, start_from_fitted, monkeypatch, capsys):
 
 
 #: Drawings; examples from docstrings, which test_api_page.py runs; and what needs a server, as tests/serve has.
-RUN_ELSEWHERE = {"api.md": {"text", "pycon"}, "design.md": {""}, "results.md": {""}, "serve.md": {"sh"}}
+RUN_ELSEWHERE = {"api.md": {"text", "pycon"}, "design.md": {""}, "results.md": {""}, "serve.md": {"nginx", "sh"}}
 
 
 @pytest.mark.parametrize("path", [README, *GUIDES], ids=lambda path: path.name)

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cascader.storage import read_parquet
+from cascader.storage import read_arrays, read_parquet
 
 #: What is measured, how often something was tried, and commands, which name their folder.
-_MEASURED = re.compile(r"seconds|^time$|likely|latest|share|per_second|reads$|^command$|^again$|^peak_memory_bytes$")
+_MEASURED = re.compile(r"seconds|^time$|likely|latest|share|per_second|reads$|^command$|^again$|bytes$")
 _HASH = re.compile(r"[0-9a-f]{12,64}")
 #: Hashes that no time has a part in. Those of a tier are over its history, which says how long it was trained.
 _LASTING = ("data_hash", "data")
@@ -16,12 +16,25 @@ _NOT_COMPARED = ("events.jsonl", "plan.json", "report.html")
 
 
 def contents_of(folder: Path) -> dict[str, object]:
-    """The contents of every file by its name, weights, scores, ranks and answers to the bit."""
-    return {
+    """The contents of every file by its name, weights, ranks and answers to the bit, and the scores of every pair."""
+    files = {
         _without_hashes(path.relative_to(folder)): _content(path, folder)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in _NOT_COMPARED and not path.name.startswith(".")
     }
+    stored = [name for name in files if name.startswith("scores/")]
+    return {name: content for name, content in files.items() if name not in stored} | _scores(folder)
+
+
+def _scores(folder: Path) -> dict[str, object]:
+    """The stored scores of each tier by pair, to the bit: what was damaged is read again, and stored in other files."""
+    return {f"scores of {path.name}": _by_pair(path) for path in sorted((folder / "scores").glob("*"))}
+
+
+def _by_pair(folder: Path) -> dict[int, float]:
+    shards = [read_arrays(path) for path in folder.rglob("*.safetensors")]
+    rows = (zip(shard["keys"].tolist(), shard["scores"].tolist(), strict=True) for shard in shards)
+    return {key: score for some in rows for key, score in some}
 
 
 def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]:

@@ -112,8 +112,9 @@ def perform(jobs: Iterator[Job], root: Path, processes: int, until: float) -> It
             _give(worker, jobs, until)
         while any(worker.job for worker in workers):
             for worker in workers:
+                is_dead = not worker.process.is_alive()  # asked first: what it has said until then is heard
                 yield from _heard(worker, jobs, until)
-                if worker.is_hanging or (worker.job and not worker.process.is_alive() and not worker.pipe.poll()):
+                if worker.is_hanging or (worker.job and is_dead):
                     yield from _buried(worker)
                     workers[workers.index(worker)] = fresh = _started(worker.root)
                     _give(fresh, jobs, until)

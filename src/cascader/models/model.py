@@ -310,6 +310,10 @@ def naming_damage(folder: Path) -> Iterator[None]:
     """Say of which folder it is if a model cannot be built from its files."""
     try:
         yield
+    except DataError as error:
+        if str(folder) in str(error):
+            raise
+        raise DataError(f"the model in {folder} cannot be used: {error}") from error
     except _DAMAGE as error:
         reason = (
             f"there is no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:_LONGEST_REASON]

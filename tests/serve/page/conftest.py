@@ -113,7 +113,7 @@ def hostile_address(hostile_run):
 # A browser.
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def chromium():
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs a browser driver: pip install playwright")
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
