@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from cascader.storage import write_arrays
 from tests.faults.contents import contents_of, differences
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +32,8 @@ def test_commands_that_meet_with_faults_go_on_to_equal_contents(tmp_path, random
 class TestWhatCountsAsEqual:
     @pytest.fixture
     def folder(self, tmp_path):
-        (tmp_path / "scores" / ("0" * 16)).mkdir(parents=True)
-        (tmp_path / "scores" / ("0" * 16) / "00000.safetensors").write_bytes(b"scores")
+        scores = {"keys": np.array([3, 7]), "scores": np.array([0.5, 1.5], dtype=np.float32)}
+        write_arrays(tmp_path / "scores" / "cross" / ("0" * 16) / "00000.safetensors", scores)
         (tmp_path / "model.json").write_text(json.dumps({"seconds": 1.5, "valid": {"1": 0.5}, "model": "a" * 64}))
         (tmp_path / "run.json").write_text(json.dumps({"data_hash": "b" * 64}))
         return tmp_path
@@ -52,8 +54,18 @@ class TestWhatCountsAsEqual:
         assert self.changed(folder, "run.json", lambda text: text.replace(b"bb", b"cc")) == ["run.json"]
 
     def test_nor_a_bit_of_a_score(self, folder):
-        file = "scores/0000000000000000/00000.safetensors"
-        assert self.changed(folder, file, lambda scores: scores[:-1] + b"r") == ["scores/HASH/00000.safetensors"]
+        file = "scores/cross/0000000000000000/00000.safetensors"
+
+        def flipped(content):
+            return content[:-4] + bytes([content[-4] ^ 1]) + content[-3:]
+
+        assert self.changed(folder, file, flipped) == ["scores of cross"]
+
+    def test_but_the_file_that_a_score_is_in(self, folder):
+        before = contents_of(folder)
+        stored = folder / "scores" / "cross" / ("0" * 16)
+        (stored / "00000.safetensors").rename(stored / "00001.safetensors")
+        assert differences(contents_of(folder), before) == []
 
     def test_nor_may_a_file_be_missing_or_new(self, folder):
         before = contents_of(folder)

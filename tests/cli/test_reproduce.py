@@ -11,7 +11,7 @@ from cascader.runs.rows import ROWS
 from tests.cli.conftest import call_once, setting_options
 
 ROOT = Path(__file__).parents[2]
-KILLS = 4
+KILLS = 2
 EMBEDDINGS = ("kge", "kge2", "kge3", "kge4")
 #: The command line with a disk that is full as soon as test is read.
 ON_A_FULL_DISK = """

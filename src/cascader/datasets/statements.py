@@ -200,14 +200,15 @@ def _is_number(text: str) -> bool:
 
 
 def _tell_columns(table: Table, columns: TripleColumns) -> None:
-    """Say which columns were taken for what, and which are not read."""
+    """Say which columns were taken for what, and which are not read, unless that goes without saying."""
     if table.header is None:
         return
     relation = ONLY_RELATION if columns.relation is None else table.header[columns.relation]
     read = f"{table.header[columns.head.id]}, {relation}, {table.header[columns.tail.id]}"
     unused = [name for column, name in enumerate(table.header) if column not in columns.used()]
     also = f"; not read: {', '.join(unused)}" if unused else ""
-    logger.info("%s: head, relation and tail are the columns %s%s.", table.label, read, also)
+    if also or read != "head, relation, tail":
+        logger.info("%s: head, relation and tail are the columns %s%s.", table.label, read, also)
 
 
 def _not_three(table: Table) -> str:

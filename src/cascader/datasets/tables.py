@@ -319,7 +319,9 @@ def _columns(table: Table, order: Sequence[str]) -> list[int | None]:
 
 
 def _tell_columns(label: str, header: Sequence[str], columns: Mapping[str, int | None]) -> None:
-    """Say which columns were taken for what, and which are not read."""
-    read = [f"{role} is {header[column]}" for role, column in columns.items() if column is not None]
+    """Say which columns were taken for what, and which are not read, unless that goes without saying."""
+    named = {role: header[column] for role, column in columns.items() if column is not None}
     unused = [name for column, name in enumerate(header) if column not in columns.values()]
-    logger.info("%s: %s%s.", label, ", ".join(read), f"; not read: {', '.join(unused)}" if unused else "")
+    if unused or any(role != name for role, name in named.items()):
+        read = ", ".join(f"{role} is {name}" for role, name in named.items())
+        logger.info("%s: %s%s.", label, read, f"; not read: {', '.join(unused)}" if unused else "")
