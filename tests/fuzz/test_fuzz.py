@@ -13,7 +13,7 @@ from tests.fuzz.material import make_material
 from tests.fuzz.sandbox import Sandbox
 from tests.fuzz.targets import SHARES, cases_of
 
-CASES = 40
+CASES = 15
 
 # A warning is no failure here: users see a line more.
 pytestmark = pytest.mark.filterwarnings("ignore")

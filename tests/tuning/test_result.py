@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 from cascader.cascade import Cascade
 from cascader.models import Frequency
-from cascader.tuning import Trial, pareto_front
+from cascader.tuning import Trial, TuningResult, pareto_front
 
 
 def trial(pairs, mrr):
@@ -21,3 +23,8 @@ def test_on_the_pareto_front_figures_differ_by_more_than_rounding():
 def test_the_pareto_front_can_be_that_of_time():
     slow, fast = trial(9, 0.3), trial(5, 0.2)
     assert pareto_front([slow, fast], "seconds_per_query") == [fast, slow]
+
+
+def test_where_no_gain_is_beyond_chance_the_first_tier_answers_alone():
+    first, second = (replace(trial(pairs, 0.3 + pairs), p_value=0.9) for pairs in (0, 1))
+    assert TuningResult((first, second)).best_trial == first

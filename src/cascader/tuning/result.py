@@ -180,7 +180,8 @@ class TuningResult:
 
         One whose gain over a cheaper cascade may be chance is never chosen.
         """
-        plans = [Plan(trial, query_count) for trial in self.trials if trial.earns_its_cost]
+        earning = [trial for trial in self.trials if trial.earns_its_cost] or self.trials[:1]
+        plans = [Plan(trial, query_count) for trial in earning]
         fitting = [plan for plan in plans if budget.allows(plan.seconds, plan.pairs)] or plans[:1]
         return max(fitting, key=lambda plan: (plan.trial.mrr, -plan.pairs))  # not by seconds, which vary
 

@@ -3,8 +3,7 @@
 Cross-entropy finds where to start, in one convex problem; but it cares most about golds that are far down, and metrics
 about those near the top. So the weights then climb, one at a time, to the best mean reciprocal rank.
 
-Each query of valid is represented by a sample of its candidates: the best of every scorer, and random ones that stand
-for the rest. So one pass over valid is enough to fit and to compare any number of sums.
+Each query of valid is represented by the best candidates of every scorer, and by random ones that stand for the rest.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -184,10 +183,7 @@ def _by_relation(sample: Sample) -> Iterator[tuple[int, Sample]]:
 
 
 def _climb(sample: Sample, start: FloatArray, shrinkage: float = 0.0) -> FloatArray:
-    """Change one weight at a time as long as the sum of reciprocal ranks rises; shape (scorers,).
-
-    With a `shrinkage`, each doubling or halving of a weight must gain that much.
-    """
+    """Change one weight at a time while reciprocal ranks gain, by `shrinkage` for each doubling; shape (scorers,)."""
     scores, counts, units = sample.scores[:, 1:], sample.stands_for[:, 1:], _units(sample)
     weights, sums = start.copy(), scores @ start.astype(np.float32)
     best = _reciprocal_ranks(sums, counts).sum()
@@ -300,14 +296,17 @@ def add_in_order(sample: Sample) -> Iterator[WeightedSum]:
 
 
 class _Judged(NamedTuple):
-    shrinkage: float  # how close the weights of a relation stay to the common ones
     ranks: FloatArray  # (queries,) reciprocal, on held-out triples
+    shrinkage: float  # of the weights by relation
+    common: FloatArray  # (queries,) the ranks with common weights
 
 
 def _judged(sample: Sample) -> _Judged:
     """Judge a sum by triples that its weights were not fitted to, with weights by relation if these are better."""
-    every = [_Judged(shrinkage, held_out_ranks(sample, shrinkage)) for shrinkage in SHRINKAGES]
-    return max(every, key=lambda judged: judged.ranks.mean())
+    common, counts = held_out_ranks(sample), np.unique(sample.queries.relations, return_counts=True)[1]
+    others = SHRINKAGES[1:] if len(counts) > 1 and counts.max() >= _FEWEST_QUERIES else ()
+    by_relation = [_Judged(held_out_ranks(sample, shrinkage), shrinkage, common) for shrinkage in others]
+    return max([_Judged(common, np.inf, common), *by_relation], key=lambda judged: judged.ranks.mean())
 
 
 def _without_useless(sample: Sample, scorers: list[int]) -> tuple[list[int], _Judged]:
@@ -315,9 +314,10 @@ def _without_useless(sample: Sample, scorers: list[int]) -> tuple[list[int], _Ju
     found = _judged(sample.of(scorers))
     for scorer in scorers[:-1]:
         fewer = [other for other in scorers if other != scorer]
-        without = _judged(sample.of(fewer))
-        if without.ranks.mean() >= found.ranks.mean():
-            scorers, found = fewer, without
+        if held_out_ranks(sample.of(fewer)).mean() >= found.common.mean():  # else there is no need to look closer
+            without = _judged(sample.of(fewer))
+            if without.ranks.mean() >= found.ranks.mean():
+                scorers, found = fewer, without
     return scorers, found
 
 
