@@ -170,9 +170,13 @@ class Raw:
         return "" if status < 400 else _sentence(body)
 
 
+#: What uvicorn says of what is no HTTP, and Starlette of another host's name: before our own replies, in plain text.
+_PLAIN = (b"Invalid HTTP request received.", b"Invalid host header")
+
+
 def _sentence(body: bytes) -> str:
-    """The error that a reply tells; uvicorn itself refuses what is no HTTP, in plain text."""
-    if body == b"Invalid HTTP request received.":
+    """The error that a reply tells."""
+    if body in _PLAIN:
         return body.decode()
     try:
         error = json.loads(body)["error"]
