@@ -1,5 +1,6 @@
 """Faults of what is around a command: disks, damaged files, a second process, and clocks."""
 
+import os
 import random
 import resource
 import shutil
@@ -10,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import cascader.models.training as training
-from cascader.storage import folder_bytes
 from tests.faults.processes import Child, Command
 from tests.faults.signals import Fault, is_equal
 
@@ -106,13 +106,19 @@ def _on_own_disk(command: Command, into: Path, what: str, room: int | None) -> I
     try:
         folder = command.prepare(disk / "run")
         folder.mkdir(exist_ok=True)
-        option = "ro" if room is None else f"size={folder_bytes(disk) // 1024 + room}k"
+        option = "ro" if room is None else f"size={_used_kilobytes(disk) + room}k"
         assert not _called("mount", "-o", f"remount,{option}", str(disk))
         ended = _sentence(Child(command.arguments(folder), into / f"{name}.log"))
         moved = shutil.copytree(folder, into / name)
     finally:
         assert not _called("umount", str(disk))
     yield _gone_on(command, moved, what, "" if room is None else f"{room} KB of room", ended)
+
+
+def _used_kilobytes(disk: Path) -> int:
+    """What a disk holds in whole blocks: files take more than their bytes."""
+    found = os.statvfs(disk)
+    return (found.f_blocks - found.f_bfree) * found.f_frsize // 1024
 
 
 def _called(*command: str) -> int:
