@@ -243,6 +243,14 @@ def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
         return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
 
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Read the shapes of the tensors of a safetensors file by name, and none of their values."""
+    from safetensors import safe_open
+
+    with _readable(path), safe_open(regular(path), framework="pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write named arrays as a safetensors file, atomically; the same arrays always give the same bytes."""
     from safetensors.numpy import save

@@ -216,3 +216,14 @@ class TestTheLanguageModelOfATier:
 
 def without_sum(saved):
     return {name: value for name, value in saved.items() if name != "sha256"}
+
+
+@pytest.mark.parametrize("size", ["hidden_size", "num_hidden_layers", "vocab_size"])
+def test_a_language_model_of_more_than_its_weights_is_not_built(texts, tmp_path, size):
+    folder = copied(texts, tmp_path / "run")
+    path = folder / "tiers" / "cross" / "encoder" / "config.json"
+    about = json.loads(path.read_text())
+    path.unlink()  # the file of the other run is the same one
+    path.write_text(json.dumps({**about, size: 10**9}))
+    with pytest.raises(DataError, match=f"has {size} 1,000,000,000, but its weights have at most"):
+        cascader.load_run(folder, verify=False)

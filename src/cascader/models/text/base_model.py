@@ -5,6 +5,7 @@ No code of a model is run, no pickle is read, and only `load_base_model` may rea
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from cascader.errors import DataError, MissingExtraError, SettingsError
 from cascader.paths import check_regular
-from cascader.storage import read_json, replaced_folder
+from cascader.storage import read_json, replaced_folder, tensor_shapes
 
 #: 23 million parameters, six layers of width 384; it comes as a Python package, so that no hub is needed.
 DEFAULT_BASE = "all-MiniLM-L6-v2"
@@ -22,6 +23,8 @@ DEFAULT_BASE = "all-MiniLM-L6-v2"
 _HELD = "encoder"
 #: What would lead transformers out of that folder: an adapter names its base, and an index names files.
 _NOT_HELD = ("adapter_config.json", "model.safetensors.index.json")
+#: What a configuration says of the dimensions of its weights.
+_SIZES = ("hidden_size", "intermediate_size", "max_position_embeddings", "type_vocab_size", "vocab_size")
 _ASKS_FOR_CODE = ("auto_map", "quantization_config", "attn_implementation", "_attn_implementation")
 
 
@@ -120,7 +123,20 @@ def load_held_model(base: str, folder: Path, is_trained: bool) -> BaseModel:
     asked = [key for key in about if key in _ASKS_FOR_CODE]
     if asked:
         raise DataError(f"{held / 'config.json'} has {asked[0]!r}, which asks for code of others. It is not loaded.")
+    _check_sizes(about, held)
     return replace(_load(str(held), str(held), True, "Copy the run again from where it came from."), name=base)
+
+
+def _check_sizes(about: Mapping[str, Any], held: Path) -> None:
+    """Refuse a configuration of more than its weights have, before a model of that size is built."""
+    shapes = tensor_shapes(held / "model.safetensors")
+    largest = max((size for shape in shapes.values() for size in shape), default=0)
+    for key, most in {**dict.fromkeys(_SIZES, largest), "num_hidden_layers": len(shapes)}.items():
+        if isinstance(about.get(key), int) and about[key] > most:
+            raise DataError(
+                f"{held / 'config.json'} has {key} {about[key]:,}, but its weights have at most {most:,}. Copy the run "
+                "again from where it came from."
+            )
 
 
 def _load(name: str, source: str, is_local: bool, advice: str) -> BaseModel:
