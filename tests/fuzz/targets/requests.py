@@ -170,8 +170,8 @@ class Raw:
         return "" if status < 400 else _sentence(body)
 
 
-#: What uvicorn says of what is no HTTP, and Starlette of another host's name: before our own replies, in plain text.
-_PLAIN = (b"Invalid HTTP request received.", b"Invalid host header")
+#: What uvicorn says of what is no HTTP, and Starlette of another host's name and of ranges: in plain text.
+_PLAIN = (b"Invalid HTTP request received.", b"Invalid host header", b"Malformed range header.")
 
 
 def _sentence(body: bytes) -> str:

@@ -129,7 +129,10 @@ def load_held_model(base: str, folder: Path, is_trained: bool) -> BaseModel:
 
 def _check_sizes(about: Mapping[str, Any], held: Path) -> None:
     """Refuse a configuration of more than its weights have, before a model of that size is built."""
-    shapes = tensor_shapes(held / "model.safetensors")
+    weights = held / "model.safetensors"
+    shapes = tensor_shapes(weights) if weights.exists() else {}  # without weights, nothing is built
+    if not shapes:
+        return
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for key, most in {**dict.fromkeys(_SIZES, largest), "num_hidden_layers": len(shapes)}.items():
         if isinstance(about.get(key), int) and about[key] > most:
