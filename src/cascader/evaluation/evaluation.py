@@ -48,6 +48,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "peak_memory_bytes": (int, type(None)),
     "versions": dict,
     "machine": dict,
+    "about": dict,
 }
 _ADVICE = "Evaluate again to rewrite both files."
 
@@ -234,7 +235,6 @@ class Evaluation:
             sides=["tail" if side == "tail" else "head" for side in sides],
             ranks=ranks,
             slices=slices,
-            about=saved.get("about", {}),
             command=str(saved.get("command", "")),  # results had none before
         )
 
@@ -254,6 +254,7 @@ def _read_fields(path: Path) -> dict[str, Any]:
             f"{path} has format {saved.get('format')!r}, expected {FORMAT}. It is not an evaluation, or was written by "
             "a newer cascader: update, or evaluate again."
         )
+    saved.setdefault("about", {})  # what a baseline has to say of itself
     for name, kind in _FIELDS.items():
         if name not in saved or not isinstance(saved[name], kind):
             raise DataError(f"{path} has {name} {saved.get(name)!r}, which no evaluation writes. {_ADVICE}")

@@ -38,7 +38,8 @@ def _costs(about: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     costs = about.get("costs")
     if not isinstance(costs, dict):
         return {}
-    return {tier: {"calls": cost.get("calls"), "seconds": cost.get("seconds")} for tier, cost in costs.items()}
+    counted = {tier: cost for tier, cost in costs.items() if isinstance(cost, dict)}
+    return {tier: {"calls": cost.get("calls"), "seconds": cost.get("seconds")} for tier, cost in counted.items()}
 
 
 def main_table_section(numbers: Numbers) -> Section:
