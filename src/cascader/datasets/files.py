@@ -195,9 +195,21 @@ def save_graph(kg: KnowledgeGraph, folder: str | Path, format: Format = "tsv") -
     }
     if format not in write:
         raise DataError(f"there is no format {format!r}. Choose one of: {', '.join(FORMATS)}.")
+    _check_stripped(kg)
     with atomic_folder(Path(folder)) as temporary:
         write[format](kg, temporary)
     return Path(folder)
+
+
+def _check_stripped(kg: KnowledgeGraph) -> None:
+    """Refuse texts with white space around them, which no reader keeps: the graph would load as another one."""
+    for each in (*kg.entities, *kg.relations):
+        padded = next((text for text in each if text != text.strip()), None)
+        if padded is not None:
+            raise DataError(
+                f"{type(each).__name__.lower()} {each.id!r} has {padded[:40]!r}, expected no white space at either "
+                "end. Strip the texts of your entities and relations."
+            )
 
 
 def _links(kg: KnowledgeGraph, split: SplitName) -> list[tuple[str, str, str]]:

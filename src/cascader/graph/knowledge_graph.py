@@ -82,16 +82,19 @@ class KnowledgeGraph:
         test: Iterable[tuple[str, str, str]] = (),
         name: str = "graph",
     ) -> "KnowledgeGraph":
-        """Build a graph from triples of names, which become the ids, indexed in order of first appearance."""
+        """Build a graph from triples of names, which become the ids, indexed in order of first appearance.
+
+        White space around a name is no part of it, as in a file.
+        """
         entities: dict[str, int] = {}
         relations: dict[str, int] = {}
 
         def indexed(triples: Iterable[tuple[str, str, str]]) -> Triples:
             rows = [
                 (
-                    entities.setdefault(head, len(entities)),
-                    relations.setdefault(relation, len(relations)),
-                    entities.setdefault(tail, len(entities)),
+                    entities.setdefault(head.strip(), len(entities)),
+                    relations.setdefault(relation.strip(), len(relations)),
+                    entities.setdefault(tail.strip(), len(entities)),
                 )
                 for head, relation, tail in triples
             ]
