@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 # Files come in the order that tests/conftest.py gives them: those that take longest first.
 PYTEST := $(RUN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: install browser checks demo test test-fast lint types architecture tests coverage fuzz faults audit fix clean
+.PHONY: install browser checks demo docs test test-fast lint types architecture tests coverage fuzz faults audit fix clean
 
 install: $(INSTALLED)
 
@@ -25,6 +25,10 @@ $(INSTALLED): pyproject.toml
 
 demo: install
 	$(RUN)/cascader demo
+
+# The documents as a site, in build/site: a link or an anchor that leads nowhere ends it. `make test` builds it, too.
+docs: install
+	$(RUN)/python docs/make_site.py
 
 test: lint checks tests
 
@@ -81,4 +85,4 @@ fix: install
 	$(RUN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(AUDIT) dist build
+	rm -rf $(VENV) $(AUDIT) .cache dist build

@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = sorted((ROOT / "docs").glob("*.md"))
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: Set up the machine or call the tests themselves.
 NOT_RUN_HERE = ("make", "git", "pip", "python bench", "source")

@@ -1,16 +1,20 @@
 """Every code block of the documents runs: those of the README in processes of their own, the others in this one."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
 from cascader.cli import main
-from tests.docs.blocks import GUIDES, README, blocks, commands, found_in
+from tests.docs.blocks import GUIDES, README, TUTORIAL, blocks, commands, found_in
 
 #: They train the default language model, or on all of WordNet.
 SLOW = ("answers.md", "embeddings.md", "language-models.md", "report.md", "reproduction.md")
+
+#: Each of their blocks stands on its own; those of the tutorial go on from each other.
+ALONE = [path for path in GUIDES if path != TUTORIAL]
 
 #: Runs commands as a shell does, but in one process, because loading the libraries takes longer than what they do.
 SHELL = """
@@ -43,20 +47,45 @@ def test_the_commands_of_the_readme_run(block, somewhere, start_from_fitted):
     assert finished.returncode == 0, finished.stderr
 
 
-@pytest.mark.parametrize("block", blocks("python", GUIDES, SLOW))
+@pytest.mark.parametrize("block", blocks("python", ALONE, SLOW))
 def test_python_blocks(block, somewhere):
     exec(compile(block, "<block>", "exec"), {"__name__": "__main__"})
 
 
-@pytest.mark.parametrize("block", blocks("bash", GUIDES, SLOW))
+@pytest.mark.parametrize("block", blocks("bash", ALONE, SLOW))
 def test_commands(block, somewhere, start_from_fitted, monkeypatch, capsys):
     start_from_fitted(block)
+    run_commands(block, monkeypatch, capsys)
+
+
+def run_commands(block, monkeypatch, capsys):
+    """Run them in this process, and give what they printed."""
+    printed = ""
     for words in commands(block):
         assert words[0] == "cascader"
         monkeypatch.setattr(sys, "argv", words)
         with pytest.raises(SystemExit) as stopped:
             main()
-        assert stopped.value.code == 0, f"{words}\n{capsys.readouterr().err}"
+        captured = capsys.readouterr()
+        assert stopped.value.code == 0, f"{words}\n{captured.err}"
+        printed += captured.out + captured.err
+    return printed
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs_from_top_to_bottom_and_finds_what_it_says(somewhere, monkeypatch, capsys):
+    printed = []
+    for _, (language, block) in found_in(TUTORIAL):
+        if language == "python":
+            exec(compile(block, "<block>", "exec"), {"__name__": "__main__"})
+        else:
+            printed.append(run_commands(block, monkeypatch, capsys))
+    checked, _, asked = printed[:3]
+    assert re.search(r"\b164\s+21\s+21\b", checked)
+    assert re.search(r"1 +Switzerland", asked) and "Switzerland borders Germany" in asked
+    links = (somewhere / "links.tsv").read_text()
+    for link in ("Austria\tborders\tGermany", "Belgium\tis in\tSchengen", "Austria\tis in\tNATO"):
+        assert link in links
 
 
 #: Drawings; examples from docstrings, which test_api_page.py runs; and what needs a server, as tests/serve has.
