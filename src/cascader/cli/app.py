@@ -23,8 +23,8 @@ app = typer.Typer(
     epilog="Start with: cascader demo. A run is a folder that `cascader fit` wrote; a tier is one of the models in "
     "it, and its cascade asks them one after the other. Train, valid and test are the triples that models learn from, "
     "that settings are chosen on, and that figures are measured on. Some commands need extras, as in pip install "
-    "'cascader[demo,serve]': demo (the WordNet graph), serve (the page), onnx (eight bits), hpo (--trials), pandas, "
-    "networkx, pykeen.",
+    "'cascader[demo,serve]': demo (the WordNet graph), serve (the page), onnx (eight bits), hpo (--trials), s3 (runs "
+    "in buckets), pandas, networkx, pykeen.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -120,6 +120,8 @@ def _stopping_at_signals() -> Iterator[None]:
 def main() -> None:
     """Run the command line; errors that the user can correct are printed in one line, with exit code 2."""
     logging.basicConfig(level=logging.INFO, handlers=[_OneLine()])
+    for library in ("aiobotocore", "botocore"):
+        logging.getLogger(library).setLevel(logging.WARNING)  # where it has found credentials is no news to the user
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an ASCII terminal shows a question mark instead of crashing

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cascader.errors import SettingsError, StorageError
-from cascader.storage import write_parquet, write_text
+from cascader.storage import by_address, write_parquet, write_text
 
 OutputFormat = Literal["table", "tsv", "csv", "jsonl", "parquet", "nt"]
 FormatOption = Annotated[
@@ -53,8 +53,8 @@ def echo_error(sentence: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Replace every control character with a space, so that none can control the terminal."""
-    return "".join(character if character.isprintable() else " " for character in text)
+    """Replace control characters with spaces, so that none can control the terminal, and working copies with URLs."""
+    return "".join(character if character.isprintable() else " " for character in by_address(text))
 
 
 def echo_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()) -> None:

@@ -28,10 +28,11 @@ from cascader.evaluation import evaluate as evaluate_scorer
 from cascader.evaluation.comparison import results_table, summary_table
 from cascader.evaluation.metrics import CONFIDENCE
 from cascader.models import Frequency
+from cascader.storage import is_url, local_path, refresh
 
 OutOption = Annotated[Path, typer.Option("--out", help="The folder for <graph>/frequency.json and its ranks.")]
 EvaluationArgument = Annotated[
-    Path,
+    str,
     typer.Argument(help="An evaluation's .json, with its .ranks.parquet next to it, or a run, for its latest results."),
 ]
 
@@ -54,7 +55,7 @@ def evaluate(
         ),
     ] = "joint",
     beside: Annotated[
-        Path | None, typer.Option("--with", help="A second run: its embedding is added to this one's.")
+        str | None, typer.Option("--with", help="A second run: its embedding is added to this one's.")
     ] = None,
     split: SplitOption = "test",
     filtering: FilteringOption = "standard",
@@ -94,7 +95,7 @@ def evaluate(
             name=name,
             engine=engine,
         )
-    path = replace(evaluation, command=command_line()).save(out or run / "results")
+    path = replace(evaluation, command=command_line()).save(out or loaded.folder.path / "results")
     echo_evaluations([evaluation])
     echo(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
 
@@ -132,14 +133,14 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
     """Compare two evaluations of the same queries: figures, intervals, and whether the difference is chance."""
-    first, second = _results_of(first), _results_of(second)
-    comparison = compare_evaluations(Evaluation.load(first), Evaluation.load(second))
+    paths = [_results_of(first), _results_of(second)]
+    comparison = compare_evaluations(Evaluation.load(paths[0]), Evaluation.load(paths[1]))
     if as_json:
         typer.echo(json.dumps(comparison.as_dict(), indent=2))
         return
     names = [comparison.first.name, comparison.second.name]
     if names[0] == names[1]:
-        names = [str(first), str(second)]
+        names = [str(path) for path in paths]
     rows = [
         [
             metric,
@@ -159,18 +160,34 @@ def compare(
     )
 
 
-def _results_of(path: Path) -> Path:
+def _results_of(address: str) -> Path:
     """The file of results that is meant: of a run, those of its cascade, or else its latest."""
+    path = _brought(address)
     if not path.exists():
-        raise DataError(f"there is no file or folder {path}. Check the path.")
+        raise DataError(f"there is no file or folder {address}. Check the path.")
     if not path.is_dir():
         return path
     folder = path / "results" if (path / "results").is_dir() else path
     found = sorted(folder.glob("*.ranks.parquet"), key=lambda ranks: ranks.stat().st_mtime)
     if not found:
-        raise DataError(f"{path} has no results yet. Measure it with: cascader evaluate {path}")
+        raise DataError(f"{address} has no results yet. Measure it with: cascader evaluate {address}")
     own = folder / "cascade.ranks.parquet"
     return own if own in found else found[-1]
+
+
+def _brought(address: str) -> Path:
+    """The path of results or of a run; of what is at a URL, no more than the results is brought here."""
+    if not is_url(address):
+        return Path(address)
+    if address.endswith((".json", ".parquet")):
+        folder, _, name = address.rpartition("/")
+        refresh(local_path(folder))
+        return local_path(folder) / name
+    path = local_path(address)
+    refresh(path / "results")
+    if not (path / "results").exists():
+        refresh(path, without=("*/*",))
+    return path
 
 
 def echo_evaluations(evaluations: list[Evaluation]) -> None:

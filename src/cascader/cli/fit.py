@@ -46,7 +46,11 @@ TierLimitOption = Annotated[
     str | None, typer.Option("--time-limit", help="How long each tier may train: 90s, 30m, 2h.")
 ]
 OutOption = Annotated[
-    Path | None, typer.Option("--out", help="The run's folder. [default: runs/GRAPH/MODEL-PRESET, or -BUDGET]")
+    str | None,
+    typer.Option(
+        "--out",
+        help="The run's folder, or its URL, such as s3://BUCKET/FOLDER. [default: runs/GRAPH/MODEL-PRESET, or -BUDGET]",
+    ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan with estimated times, and stop.")]
 ReproducePresetOption = Annotated[str, typer.Option("--preset", help="quick, balanced or best.")]
@@ -57,7 +61,7 @@ MaxHoursOption = Annotated[
     ),
 ]
 ReproduceOutOption = Annotated[
-    Path | None, typer.Option("--out", help="The run's folder. [default: runs/GRAPH/reproduce-PRESET]")
+    str | None, typer.Option("--out", help="The run's folder, or its URL. [default: runs/GRAPH/reproduce-PRESET]")
 ]
 
 

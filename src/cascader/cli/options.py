@@ -85,7 +85,7 @@ def with_graph_options(command: Callable[..., None]) -> Callable[..., None]:
     return opening
 
 
-RunArgument = Annotated[Path, typer.Argument(help="A folder that `cascader fit` wrote.")]
+RunArgument = Annotated[str, typer.Argument(help="A folder that `cascader fit` wrote, or its URL.")]
 VerifyOption = Annotated[
     bool,
     typer.Option("--verify/--no-verify", help="Check all files of the run against the sums that fit wrote down."),

@@ -90,7 +90,7 @@ def report(
 
 
 def serve(
-    run: Annotated[Path, typer.Argument(help="A folder that `cascader fit` wrote.")],
+    run: RunArgument,
     host: Annotated[
         str, typer.Option("--host", help="The address to serve on; 0.0.0.0 lets other machines connect.")
     ] = "127.0.0.1",

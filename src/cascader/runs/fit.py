@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from cascader.display import Listener, emit, listening, log_to
+from cascader.display import Listener, emit, listening
 from cascader.durations import format_duration
 from cascader.graph import KnowledgeGraph
 from cascader.models.history import TrainingHistory
@@ -21,6 +21,7 @@ from cascader.runs.plan import FitPlan, check_same, load_plan, make_plan, save_p
 from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.run import Run, load_run
 from cascader.scoring import Scorer
+from cascader.storage import addressed, by_address
 from cascader.tuning.weights import best_weighted_sum
 
 
@@ -86,7 +87,7 @@ def _fit_for_now(request: FitRequest) -> Run:
 
 def fit_requested(request: FitRequest, folder: RunFolder) -> Run:
     """Carry out a request in a locked folder, so that a second process on the same run waits."""
-    with folder.locked(), listening(log_to(folder.path / "events.jsonl")):
+    with addressed(), folder.locked(), listening(folder.log()):
         plan = train_tiers(_start(request, folder), request, folder)
         return _finish(plan, request, folder)
 
@@ -114,7 +115,7 @@ def _start(request: FitRequest, folder: RunFolder) -> FitPlan:
         save_plan(plan, folder.path)
     if not all(folder.has_tier(tier) for tier in plan.tiers):
         if not is_new:
-            emit("resumed", f"Resuming the plan in {folder.path}.")
+            emit("resumed", f"Resuming the plan in {folder.address}.")
         emit_plan(plan, request)
     return plan
 
@@ -127,7 +128,7 @@ def _train(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> 
         if not request.is_searched(tier):
             check_same(folder, tier, found, untrained)
         if not _goes_on(plan, tier, request, folder, found):
-            emit("found", f"{folder.tier(tier)} is already trained.")
+            emit("found", f"{by_address(str(folder.tier(tier)))} is already trained.")
             is_recorded = plan.tiers[tier].actual_seconds is not None  # not if the process was killed in between
             return plan if is_recorded else plan.with_actual(tier, found.history_.spent)
         plan = _reopened(plan, tier, request, folder, found)
@@ -163,11 +164,14 @@ def _reopened(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, 
     """Make a run incomplete again in which a tier goes on; what has learned beside that tier is trained again."""
     stale = [name for name in request.stale([tier]) if folder.tier(name).exists()]
     limit = format_duration(found.history_.cut_at or 0.0)
-    emit("resumed", f"{folder.tier(tier)} goes on from where {limit} were up, {_how_far(found.history_)}.")
+    emit(
+        "resumed",
+        f"{by_address(str(folder.tier(tier)))} goes on from where {limit} were up, {_how_far(found.history_)}.",
+    )
     if stale:
         emit("resumed", f"Trained again, because they learn beside {tier}: {', '.join(stale)}.")
     if (folder.path / "results").exists():
-        emit("resumed", f"The results in {folder.path / 'results'} are those of the run as it was: evaluate it again.")
+        emit("resumed", f"The results in {folder.address}/results are those of the run as it was: evaluate it again.")
     folder.reopen(stale)
     return replace(plan, actual_tuning_seconds=None)
 
@@ -209,7 +213,7 @@ def _finish(plan: FitPlan, request: FitRequest, folder: RunFolder) -> Run:
     """Tune, calibrate, and report how long everything took."""
     started = time.monotonic()
     folder.mark_complete(request.kg, plan.presets, {tier: request.kinds[tier] for tier in plan.tiers})
-    run = load_run(folder.path)
+    run = load_run(folder.address)
     if len(run.tiers) > 1 and len(run.kg.valid):
         best = run.tuned().best_trial
         emit("tuned", f"Best on valid: {' + '.join(best.tiers)}, with {best.pairs_per_query:.1f} pairs read per query.")
@@ -287,7 +291,9 @@ def _emit_too_small(plan: FitPlan, request: FitRequest) -> None:
 
 def _emit_settings(kg: KnowledgeGraph, tier: str, model: Model, folder: RunFolder) -> None:
     what = f"{tier} ({model.name})" if tier != model.name else tier
-    text = f"Training {what} on {kg.name} in {folder.path}: {len(kg.train):,} triples, {len(kg.entities):,} entities."
+    text = (
+        f"Training {what} on {kg.name} in {folder.address}: {len(kg.train):,} triples, {len(kg.entities):,} entities."
+    )
     emit("training", text, ["setting", "value"], [[k, str(v)] for k, v in model.settings.as_dict().items()])
 
 

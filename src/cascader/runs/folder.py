@@ -2,9 +2,7 @@
 
 import hashlib
 import logging
-import os
 import platform
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from typing import Annotated
 from annotated_types import Len
 
 from cascader.datasets import Split, load_graph, save_graph
+from cascader.display import Event, Listener, log_to
 from cascader.errors import DataError, SettingsError, StorageError
 from cascader.graph import KnowledgeGraph
 from cascader.models.model import Model
@@ -25,13 +24,25 @@ from cascader.records import FileSum, Sha256, TierName, check_sums, read_record,
 from cascader.scoring import Scorer, ScoreStore, StoredScorer
 from cascader.scoring.engine import Call, Engine
 from cascader.scoring.store import WriteBehind
-from cascader.storage import locked, read_json, versions_of
+from cascader.storage import (
+    by_address,
+    is_writable,
+    local_path,
+    locked,
+    publish,
+    read_json,
+    refresh,
+    remove,
+    versions_of,
+)
 
 logger = logging.getLogger(__name__)
 FORMAT = 3
 #: An empty split has no file; no triples must be held out for it when the graph is loaded again.
 _AS_IT_WAS = Split(valid=0, test=0)
 _RECORD = "run.json"
+#: What is brought from a URL when it is needed, and not before: stored scores, and what only fitting goes on from.
+_SCORES, _CHECKPOINTS = "scores/*", f"*/{CHECKPOINT}"
 _PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
 _ADVICE = "Copy the run again from where it came from, or fit it again. --no-verify reads it without this check."
 
@@ -54,21 +65,44 @@ class RunRecord:
 
 
 class RunFolder:
-    """The folder with the graph, the tiers, the stored scores and the results of a run."""
+    """The folder with the graph, the tiers, the stored scores and the results of a run.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    Its `address` is a path or a URL, as the user gave it. Its `path` is where this machine has it: of a run at a URL,
+    that is a working copy, which has what the URL had when the folder was opened, and puts there what is written.
+    """
+
+    def __init__(self, address: str | Path) -> None:
+        self.path = local_path(address)
+        self.address = by_address(str(self.path))
+        refresh(self.path, without=(_SCORES, _CHECKPOINTS))
         self._sums: dict[str, dict[str, FileSum]] = {}  # of the files of a tier, or of the graph
 
     def __repr__(self) -> str:
-        return f"RunFolder({str(self.path)!r})"
+        return f"RunFolder({self.address!r})"
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return Path(self.address).resolve().name
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the folder for this process; a second one waits, and then finds the run finished."""
         check_regular(self.path)
         with locked(self.path):
+            refresh(self.path, without=(_SCORES,))  # whoever had the lock until now may have written
             yield
+
+    def log(self) -> Listener:
+        """Return a listener that keeps all events in the folder, one JSON object per line."""
+        path = self.path / "events.jsonl"
+        write = log_to(path)
+
+        def keep(event: Event) -> None:
+            write(event)
+            publish(path)
+
+        return keep
 
     # The graph.
 
@@ -80,7 +114,7 @@ class RunFolder:
         found = self.load_graph().data_hash
         if found != kg.data_hash:
             raise DataError(
-                f"{self.path} holds a run on another graph (sha256 {found[:12]}, this one has {kg.data_hash[:12]}). "
+                f"{self.address} holds a run on another graph (sha256 {found[:12]}, this one has {kg.data_hash[:12]}). "
                 "Choose another folder."
             )
 
@@ -101,10 +135,11 @@ class RunFolder:
     def save_tier(self, name: str, model: Model) -> None:
         """Write a tier's weights, and then remove its checkpoint, unless it can go on from there with more time."""
         if self.is_complete and name in self.metadata().tiers:
-            (self.path / _RECORD).unlink()  # it has the sums of the tier that is replaced
+            remove(self.path / _RECORD)  # it has the sums of the tier that is replaced
+        remove(self.tier(name) / "model.json")  # of a tier that goes on: what is half replaced is no trained tier
         model.save(self.tier(name))
         if model.history_.cut_at is None:
-            (self.tier(name) / CHECKPOINT).unlink(missing_ok=True)
+            remove(self.tier(name) / CHECKPOINT)
         self._sums.pop(f"tiers/{name}", None)
 
     def can_go_on(self, name: str, model: Model) -> bool:
@@ -113,11 +148,11 @@ class RunFolder:
 
     def reopen(self, stale: Sequence[str]) -> None:
         """Take back that the run is complete, and remove the tiers that are to be trained again."""
-        (self.path / _RECORD).unlink(missing_ok=True)
+        remove(self.path / _RECORD)
         for name in stale:
             for file in ("model.json", CHECKPOINT):  # first: without these, what else is left of it is not read
-                (self.tier(name) / file).unlink(missing_ok=True)
-            shutil.rmtree(self.tier(name), ignore_errors=True)
+                remove(self.tier(name) / file)
+            remove(self.tier(name))
             self._sums.pop(f"tiers/{name}", None)
 
     def load_tier(self, name: str, kg: KnowledgeGraph) -> Model:
@@ -132,7 +167,7 @@ class RunFolder:
         for name, kind in record.tiers.items():
             if tiers[name].name != kind:
                 raise DataError(
-                    f"the tier {name} of {self.path} is a {tiers[name].name}, expected {kind}. Copy the run again."
+                    f"the tier {name} of {self.address} is a {tiers[name].name}, expected {kind}. Copy the run again."
                 )
         return tiers
 
@@ -162,11 +197,15 @@ class RunFolder:
     def stored(self, name: str, model: Scorer, kg: KnowledgeGraph, engine: Engine | None = None) -> StoredScorer:
         """Wrap a trained tier so that its scores are stored in the folder and computed by `engine`."""
         if not self.has_tier(name):
-            raise SettingsError(f"{self.path} has no trained tier {name!r} whose scores could be stored. Fit it first.")
+            raise SettingsError(
+                f"{self.address} has no trained tier {name!r} whose scores could be stored. Fit it first."
+            )
+        refresh(self.path / "scores" / name)
         store = ScoreStore(self.path / "scores" / name, {"model": self.tier_hash(name), "data": kg.data_hash})
         if self.is_read_only:
             return StoredScorer(model, kg, WriteBehind(store, waiting_pairs=sys.maxsize), engine)
-        load = Call(load_scorer, (self.path.resolve(), name, self.tier_hash(name)))
+        address = self.path.resolve() if self.address == str(self.path) else self.address
+        load = Call(load_scorer, (address, name, self.tier_hash(name)))
         return StoredScorer(model, kg, store, engine, load=load)
 
     # The run as a whole.
@@ -174,13 +213,14 @@ class RunFolder:
     @property
     def is_read_only(self) -> bool:
         """Whether nothing can be written into the folder, such as one on a disk that others share."""
-        return self.path.exists() and not os.access(self.path, os.W_OK)
+        return self.path.exists() and not is_writable(self.path)
 
     def keep(self, write: Callable[[], None]) -> None:
         """Write what the run can do without; if its folder is read-only, that is made again when it is needed."""
         if self.is_read_only:
             logger.info(
-                "%s is read-only: what valid has chosen just now is not kept, and is chosen again next time.", self.path
+                "%s is read-only: what valid has chosen just now is not kept, and is chosen again next time.",
+                self.address,
             )
             return
         write()
@@ -189,7 +229,7 @@ class RunFolder:
         """Refuse, before anything long starts, to put the results or the report into a folder that is read-only."""
         if self.is_read_only:
             raise StorageError(
-                f"{self.path} is read-only, so its {what} needs another place. Name a folder with --out."
+                f"{self.address} is read-only, so its {what} needs another place. Name a folder with --out."
             )
 
     @property
@@ -217,16 +257,18 @@ class RunFolder:
         """Return what `mark_complete` recorded."""
         if not self.path.is_dir():
             raise DataError(
-                f"there is no folder {self.path}. Check the path, or make a run there with: cascader fit GRAPH --out "
-                f"{self.path}"
+                f"there is no folder {self.address}. Check the address, or make a run there with: cascader fit GRAPH "
+                f"--out {self.address}"
             )
         check_regular(self.path)
         if not self.is_complete:
-            raise DataError(f"{self.path} holds no complete run. Make one with: cascader fit GRAPH --out {self.path}")
+            raise DataError(
+                f"{self.address} holds no complete run. Make one with: cascader fit GRAPH --out {self.address}"
+            )
         found = read_json(self.path / _RECORD).get("format")
         if found != FORMAT:
             raise DataError(
-                f"{self.path} is a run in format {found!r}, written by another version of cascader; "
+                f"{self.address} is a run in format {found!r}, written by another version of cascader; "
                 f"this one reads format {FORMAT}. Fit it again: cascader fit GRAPH --out FOLDER"
             )
         advice = "Copy it again from where it came from, or delete it and fit again: what is trained is not lost."
@@ -245,12 +287,12 @@ def _parts(tiers: Mapping[str, str]) -> list[str]:
     return ["graph", *(f"tiers/{name}" for name in tiers)]
 
 
-def load_scorer(path: Path, tier: str, tier_hash: str) -> Scorer:
+def load_scorer(address: str | Path, tier: str, tier_hash: str) -> Scorer:
     """Load a tier from the run's folder, as worker processes do; its hash must be the expected one."""
-    folder = RunFolder(path)
+    folder = RunFolder(address)
     if folder.tier_hash(tier) != tier_hash:
         raise DataError(
-            f"tier {tier!r} of {path} has been trained again since (sha256 {folder.tier_hash(tier)[:12]}, expected "
+            f"tier {tier!r} of {address} has been trained again since (sha256 {folder.tier_hash(tier)[:12]}, expected "
             f"{tier_hash[:12]}). Load the run again."
         )
     return folder.load_tier(tier, folder.load_graph())

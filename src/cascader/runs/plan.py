@@ -203,14 +203,14 @@ def check_same(folder: RunFolder, tier: str, found: Model, wanted: Model) -> Non
     """Check that a trained tier is the one that is requested."""
     if found.name != wanted.name:
         raise SettingsError(
-            f"the tier {tier} of {folder.path} is already trained as {found.name}, not {wanted.name}. Choose another "
-            "folder."
+            f"the tier {tier} of {folder.address} is already trained as {found.name}, not {wanted.name}. Choose "
+            "another folder."
         )
     settings, requested = found.settings.as_dict(), wanted.settings.as_dict()
     for name in requested:
         if settings.get(name) != requested[name]:
             raise SettingsError(
-                f"the tier {tier} of {folder.path} is already trained with {name} {settings.get(name)!r}, not "
+                f"the tier {tier} of {folder.address} is already trained with {name} {settings.get(name)!r}, not "
                 f"{requested[name]!r}. Choose another folder."
             )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cascader.datasets import load_graph
-from cascader.display import Listener, emit, listening, log_to
+from cascader.display import Listener, emit, listening
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
@@ -145,14 +145,14 @@ def plan_requested(request: ReproductionRequest, folder: RunFolder) -> Reproduct
 
 def reproduce_requested(request: ReproductionRequest, folder: RunFolder, engine: Engine | None = None) -> Reproduction:
     """Carry out a request in a locked folder; what an earlier process has done is not done again."""
-    with folder.locked(), listening(log_to(folder.path / "events.jsonl")):
+    with folder.locked(), listening(folder.log()):
         state = load_state(folder, request.as_dict()) or ReproductionState(request.as_dict(), request.command)
         save_state(state, folder)
         state, plan, fit_plan = _planned(state, request, folder)
         if not plan.rows:
             return _finish(state, plan, Choices({}), {}, folder, engine)
         fit_plan = _trained(fit_plan, request.fit, folder)
-        run = load_run(folder.path)
+        run = load_run(folder.address)
         state = replace(state, training_seconds=sum(tier.actual_seconds or 0 for tier in fit_plan.tiers.values()))
         state, choices = choose_rows(run, _resolved(run, plan), plan, state, request.fit.budget, engine)
         state, evaluations = _measured(run, plan, choices, state, request, engine)
@@ -167,7 +167,7 @@ def _planned(
     fit_plan = load_plan(folder.path, request.fit.as_dict())
     if state.plan is not None and fit_plan is not None:
         if not state.is_finished:
-            emit("resumed", f"Going on with the reproduction in {folder.path}.")
+            emit("resumed", f"Going on with the reproduction in {folder.address}.")
         return state, state.plan, fit_plan
     plan, fit_plan = plan_reproduction(request.fit, request.absent)
     save_plan(fit_plan, folder.path)
@@ -248,7 +248,7 @@ def _finish(
     """Write the report and `reproduction.json`, and report the table."""
     page = folder.path / "report" / "report.html"
     if evaluations and not (state.is_finished and page.exists()):
-        load_run(folder.path).report(engine=engine)
+        load_run(folder.address).report(engine=engine)
     left_out = {**plan.rows_left_out, **state.left_out}
     rows = [_row(row.kind, choices, evaluations, left_out) for row in ROWS]
     done = Reproduction(folder.path, rows, page if page.exists() else None)
@@ -290,5 +290,5 @@ def _command(
     words = ["cascader", "reproduce", name, "--preset", preset]
     words += [] if max_hours is None else ["--max-hours", f"{max_hours:g}"]
     words += [part for change in changes for part in ("--set", change)]
-    words += ["--seed", str(seed), "--out", str(folder.path)]
+    words += ["--seed", str(seed), "--out", folder.address]
     return shlex.join(words)

@@ -120,7 +120,7 @@ def _check_empty(folder: RunFolder) -> None:
     if found:
         what = "a run" if folder.is_complete or "tiers" in found else f"other files, such as {found[0]}"
         raise SettingsError(
-            f"{folder.path} holds {what}, but no reproduction. Choose a new folder with --out, or an empty one."
+            f"{folder.address} holds {what}, but no reproduction. Choose a new folder with --out, or an empty one."
         )
 
 
@@ -130,8 +130,8 @@ def _check_same(folder: RunFolder, saved: Mapping[str, Any], request: Mapping[st
         if before.get(name) != wanted:
             change = _difference(name, before.get(name), wanted)
             raise SettingsError(
-                f"{folder.path} holds another reproduction: it was started with {change}. Choose another folder with "
-                f"--out, or go on with the one there: {saved.get('command')}"
+                f"{folder.address} holds another reproduction: it was started with {change}. Choose another folder "
+                f"with --out, or go on with the one there: {saved.get('command')}"
             )
 
 

@@ -23,7 +23,7 @@ from cascader.runs.predictor import Predictor, with_threshold
 from cascader.runs.questions import for_new_entities, parse_entity
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
-from cascader.storage import atomic_folder, folder_bytes
+from cascader.storage import addressed, atomic_folder, folder_bytes
 from cascader.tuning import (
     READ_TOP,
     Budget,
@@ -75,7 +75,7 @@ class Run:
     def tier(self, name: str) -> Model:
         """Return a tier by name."""
         if name not in self.tiers:
-            raise SettingsError(f"{self.folder.path} has no tier {name!r}. It has: {', '.join(self.tiers)}.")
+            raise SettingsError(f"{self.folder.address} has no tier {name!r}. It has: {', '.join(self.tiers)}.")
         return self.tiers[name]
 
     def only(self, tiers: Sequence[str]) -> "Run":
@@ -104,10 +104,10 @@ class Run:
         """Copy the run to a new folder."""
         target = RunFolder(folder)
         if target.is_complete:
-            raise SettingsError(f"{target.path} already holds a complete run. Choose another folder.")
+            raise SettingsError(f"{target.address} already holds a complete run. Choose another folder.")
         with atomic_folder(target.path) as temporary:
             copy_files(self.folder.path, temporary)
-        return load_run(target.path)
+        return load_run(target.address)
 
     # The cascade that valid chose.
 
@@ -328,22 +328,23 @@ def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Model])
     if bad:
         raise SettingsError(f"{bad[0]!r} cannot name a tier: use letters, digits and underscores, as in kge or dual.")
     if target.is_complete:
-        raise SettingsError(f"{target.path} already holds a complete run. Choose another folder.")
+        raise SettingsError(f"{target.address} already holds a complete run. Choose another folder.")
     target.save_graph(kg)
     for name, model in tiers.items():
         target.save_tier(name, model)
     target.mark_complete(kg, "none", {name: model.name for name, model in tiers.items()})
-    return load_run(target.path)
+    return load_run(target.address)
 
 
 def load_run(folder: str | Path, *, verify: bool = True) -> Run:
-    """Load a run from its folder alone: `load_run("runs/mine").predict("aspirin", "treats")`.
+    """Load a run from its folder or URL alone: `load_run("runs/mine").predict("aspirin", "treats")`.
 
     All files of its graph and its tiers are checked against the sums in `run.json`; `verify=False` leaves that out.
     """
-    found = RunFolder(folder)
-    metadata = found.verified() if verify else found.metadata()
-    kg = found.load_graph(metadata.dataset)
-    if kg.data_hash != metadata.data_hash:
-        raise DataError(f"the graph in {found.path} is not the one this run was fitted to. Fit it again.")
-    return Run(found, kg, found.load_tiers(metadata, kg), metadata)
+    with addressed():
+        found = RunFolder(folder)
+        metadata = found.verified() if verify else found.metadata()
+        kg = found.load_graph(metadata.dataset)
+        if kg.data_hash != metadata.data_hash:
+            raise DataError(f"the graph in {found.address} is not the one this run was fitted to. Fit it again.")
+        return Run(found, kg, found.load_tiers(metadata, kg), metadata)

@@ -35,7 +35,7 @@ from cascader.scoring.engine import (
     score_shard,
 )
 from cascader.scoring.scorer import Scorer
-from cascader.storage import LOCK, locked, read_json, sha256_of, write_json
+from cascader.storage import LOCK, is_there, locked, present, read_json, refresh, remove, sha256_of, write_json
 
 #: Computes shards, and yields the position of each once it is done.
 RunShards = Callable[[Sequence[Any]], Iterator[int]]
@@ -98,8 +98,7 @@ class MemoryStore:
 
 
 logger = logging.getLogger(__name__)
-FORMAT = 1
-MANIFEST = "manifest.json"
+FORMAT, MANIFEST = 1, "manifest.json"
 
 
 def _is_shard_name(name: str) -> bool:
@@ -148,6 +147,7 @@ class ScoreStore:
     def compute(self, keys: IntArray, run: RunShards) -> Generator[int, None, None]:
         """Let `run` compute the missing scores, while other processes that need some wait."""
         with locked(self.folder):
+            refresh(self.folder)  # another machine may have scored some
             missing = self._missing(keys)
             if len(missing):  # the process we waited for may have scored them all
                 yield from self._compute(missing, run)
@@ -173,7 +173,7 @@ class ScoreStore:
         self._clear_away()
         for place in run([FileShard(self.folder / name, parts[name]) for name in left]):
             name = left[place]
-            job.shards[name] = sha256_of(self.folder / name)
+            job.shards[name] = sha256_of(present(self.folder / name))
             self._write()
             yield len(parts[name])
         job.is_open = False
@@ -223,8 +223,8 @@ class ScoreStore:
     def _write(self) -> None:
         for job in self._jobs:
             job.shards = dict(sorted(job.shards.items()))  # in whatever order they were finished
-        jobs: list[dict[str, Any]] = [asdict(job) for job in self._jobs]
-        write_json(self.folder / MANIFEST, {"format": FORMAT, "identity": self._identity, "jobs": jobs})
+        content = {"format": FORMAT, "identity": self._identity, "jobs": [asdict(job) for job in self._jobs]}
+        write_json(self.folder / MANIFEST, content)
         self._version = _version_of(self.folder / MANIFEST)
 
     def _clear_away(self) -> None:
@@ -232,7 +232,7 @@ class ScoreStore:
         listed = {MANIFEST, LOCK, *(name for job in self._jobs for name in job.shards)}
         for path in self.folder.rglob("*"):
             if path.is_file() and path.relative_to(self.folder).as_posix() not in listed:
-                path.unlink()
+                remove(path)
 
 
 def _version_of(path: Path) -> tuple[int, int] | None:
@@ -275,7 +275,7 @@ class WriteBehind:
         if len(self._new) == 0:
             return
         # The folder is RUN/scores/TIER/HASH: a deleted run must not reappear as a few scores.
-        if not self._written.folder.parents[2].exists():
+        if not is_there(self._written.folder.parents[2]):
             self._next_write = len(self._new) + self._waiting_pairs
             return
         try:

@@ -144,7 +144,7 @@ def _lookup_routes(service: QueryService) -> APIRouter:
     @router.get("/health")
     async def health() -> schemas.Health:
         """Whether the server is up, and which run it serves."""
-        return schemas.Health(run=service.run.folder.path.resolve().name, version=cascader.__version__)
+        return schemas.Health(run=service.run.folder.name, version=cascader.__version__)
 
     @router.get("/graph")
     def graph() -> schemas.GraphSummary:
@@ -215,7 +215,7 @@ def _page_routes(run: Run) -> APIRouter:
     @router.get("/report")
     async def report() -> Response:
         if not _report(run).exists():
-            reason = f"this run has no report yet. Make one with: cascader report {run.folder.path}"
+            reason = f"this run has no report yet. Make one with: cascader report {run.folder.address}"
             return error_reply(404, reason).response()
         return FileResponse(_report(run), headers={"Content-Security-Policy": _REPORT_POLICY})
 

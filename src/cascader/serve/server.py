@@ -35,7 +35,7 @@ _SWITCH_SECONDS = 0.001
 
 
 def serve(
-    folder: Path,
+    run: str | Path,
     *,
     host: str,
     port: int,
@@ -54,7 +54,7 @@ def serve(
                 f"other machines can reach {host}, so anyone there could ask. Set --token TOKEN, or serve on 127.0.0.1."
             )
         name = address if address in _EVERYWHERE else host
-        app = create_app(load_run(folder, verify=verify), host=name, token=token, limits=limits, batching=batching)
+        app = create_app(load_run(run, verify=verify), host=name, token=token, limits=limits, batching=batching)
         _log_requests()
         _keep_others_from_waiting()
         server = uvicorn.Server(_config(app, limits))

@@ -1,7 +1,6 @@
 """Search for an embedding's settings on valid, within a time limit; an interrupted search resumes."""
 
 import math
-import shutil
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from cascader.models.embeddings.interactions import EMBEDDINGS
 from cascader.models.settings import search_space
 from cascader.models.training import CHECKPOINT
 from cascader.records import Count, Seconds, Share, read_record, write_record
-from cascader.storage import read_json
+from cascader.storage import read_json, remove
 
 FORMAT = 2
 _ADVICE = "Delete it to start the search over."
@@ -93,7 +92,7 @@ class Search:
         else:
             history = embedding.history_
             embedding.save(folder)
-            (folder / CHECKPOINT).unlink(missing_ok=True)
+            remove(folder / CHECKPOINT)
             self.trials.append(Trial(changes, history.best_valid, history.epochs, history.seconds))
         self._save()
 
@@ -124,7 +123,7 @@ class Search:
     def discard_weights(self) -> None:
         """Delete all weights, and keep the record of the trials."""
         for folder in self._folder.glob("trial-*"):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
 
     def _trial_folder(self, number: int) -> Path:
         return self._folder / f"trial-{number:03d}"
@@ -143,7 +142,7 @@ class Search:
         write_record(self._folder / "trials.json", {**self._identity(), "trials": [asdict(t) for t in self.trials]})
         for number, trial in enumerate(self.trials):
             if trial.has_diverged or number != self.best:
-                shutil.rmtree(self._trial_folder(number), ignore_errors=True)
+                remove(self._trial_folder(number))
 
     def _resumed(self) -> list[Trial]:
         path = self._folder / "trials.json"

@@ -1,0 +1,152 @@
+"""Read and write JSON, tensors, arrays and tables: what is damaged or would need pickle is refused."""
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascader.errors import DataError
+from cascader.paths import regular
+from cascader.storage.files import atomic_file, write_bytes, write_text
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[Any]
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write `content` as indented JSON, atomically; NaN is an error because JSON does not have it."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; a number that neither a float nor 64 bits can hold is an error."""
+    try:
+        text = regular(path).read_text(encoding="utf-8")
+        content = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested too deeply
+        raise DataError(f"{path} is not JSON: {error}. Run the command that wrote it again.") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} contains a JSON {type(content).__name__}, expected an object.")
+    return content
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number in JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{text[:20]}… is too large")
+    return number
+
+
+def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping[str, str] | None = None) -> None:
+    """Write named tensors as a safetensors file, atomically."""
+    from safetensors.torch import save_file
+
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    with atomic_file(path) as temporary:
+        save_file(contiguous, temporary, None if metadata is None else dict(metadata))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
+    """Read the tensors of a safetensors file by name, and its metadata."""
+    from safetensors import safe_open
+
+    with _readable(path), safe_open(regular(path), framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Read the shapes of the tensors of a safetensors file by name, and none of their values."""
+    from safetensors import safe_open
+
+    with _readable(path), safe_open(regular(path), framework="pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write named arrays as a safetensors file, atomically; the same arrays always give the same bytes."""
+    from safetensors.numpy import save
+
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    write_bytes(path, save(contiguous))
+
+
+def read_arrays(path: Path, sha256: str | None = None) -> dict[str, Array]:
+    """Read the arrays of a safetensors file by name; if `sha256` is given, the file must match it."""
+    from safetensors.numpy import load
+
+    with _readable(path):
+        content = regular(path).read_bytes()
+        if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+            raise ValueError(f"its {len(content):,} bytes do not match the checksum")
+        return load(content)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn the errors of a safetensors file that cannot be read into a DataError."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+    except (SafetensorError, ValueError) as error:
+        raise DataError(f"{path} is damaged: {error}. Delete it, and run the command that wrote it again.") from error
+
+
+def read_npy(path: Path) -> Array:
+    """Read the array of a .npy file; one that needs pickle is refused."""
+    try:
+        return np.load(regular(path), allow_pickle=False)  # noqa: TID251 - the one place that may
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}. Expected a .npy file without pickled objects.") from error
+
+
+def write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
+    """Write columns of equal length (arrays or lists) as a Parquet file, atomically."""
+    import pyarrow
+    import pyarrow.parquet
+
+    with atomic_file(path) as temporary:
+        pyarrow.parquet.write_table(pyarrow.table(dict(columns)), temporary, compression="zstd")
+
+
+def read_parquet(path: Path) -> dict[str, list[Any]]:
+    """Read a Parquet file as columns of Python values."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with regular(path).open("rb") as file:
+            table = pyarrow.parquet.ParquetFile(file).read()
+        twice = [name for name, count in Counter(table.column_names).items() if count > 1]
+        if twice:
+            raise DataError(f"{path} has two columns called {twice[0]!r}. Rename one of them.")
+        return {name: table.column(name).to_pylist() for name in table.column_names}
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or ' '.join(str(error).split())}.") from error
+    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
+        reason = " ".join(str(error).split()).removesuffix(".")
+        raise DataError(f"{path} is not a Parquet file: {reason}. Write it again, or convert it to TSV.") from error
