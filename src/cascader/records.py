@@ -2,18 +2,19 @@
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 from annotated_types import Ge, Interval, Len, Predicate
 
-from cascader.errors import CascaderError, DataError
+from cascader.errors import CascaderError, DataError, StorageError
 from cascader.paths import entries_of
-from cascader.storage import read_json, sha256_of, write_json
+from cascader.storage import locked, read_bytes, read_json, sha256_of, write_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -116,6 +117,62 @@ def _adapter(schema: type[Record]) -> "TypeAdapter[Record]":
 def _shown(value: object) -> str:
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:59]}…"
+
+
+# Files that grow.
+
+
+def append_records(path: Path, contents: Sequence[Mapping[str, Any]]) -> None:
+    """Append JSON objects to a file, a line with its own sha256 for each; other processes that do so wait.
+
+    A line that a kill has cut short is replaced: whoever wrote it was never told that it is there.
+    """
+    lines = "".join(json.dumps({**content, _SUM: _sum_of(content)}, ensure_ascii=False) + "\n" for content in contents)
+    with locked(path.parent):
+        try:
+            with path.open("r+b" if path.exists() else "w+b") as file:
+                end = _end_of_last_line(file.read())
+                _replace_from(file, end, lines.encode())
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror or error}. What it had is unchanged.") from error
+
+
+def _replace_from(file: BinaryIO, end: int, lines: bytes) -> None:
+    """Write lines at the end, all or none, and wait until the disk has them."""
+    try:
+        file.seek(end)
+        file.write(lines)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+    except OSError:
+        file.truncate(end)
+        raise
+
+
+def _end_of_last_line(content: bytes) -> int:
+    return content.rfind(b"\n") + 1
+
+
+def read_records(path: Path, schema: type[Record], advice: str) -> list[Record]:
+    """Read what `append_records` has written, each line with the types of `schema`; a last one cut short is no line."""
+    if not path.exists():
+        return []
+    content = read_bytes(path)
+    lines = content[: _end_of_last_line(content)].split(b"\n")[:-1]
+    return [_read_line(line, Path(f"{path}:{number}"), schema, advice) for number, line in enumerate(lines, start=1)]
+
+
+def _read_line(line: bytes, where: Path, schema: type[Record], advice: str) -> Record:
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} is not JSON: {error}. {advice}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{where} is a JSON {type(content).__name__}, expected an object. {advice}")
+    if content.pop(_SUM, None) != _sum_of(content):
+        raise DataError(f"{where} is not as it was written: it does not match the sha256 in it. {advice}")
+    return conforming(content, schema, where, advice)
 
 
 # The sums of files.

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import cascader
-from cascader.cli import data, demo, evaluate, fit, predict, views
+from cascader.cli import data, demo, evaluate, fit, predict, review, views
 from cascader.cli.console import echo, echo_error, echo_table
 from cascader.display import Event, listening
 from cascader.errors import CascaderError
@@ -35,6 +35,7 @@ app.command()(fit.fit)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(predict.classify)
+app.command()(review.review)
 app.command()(views.describe)
 app.command()(views.report)
 app.command()(views.serve)

@@ -23,7 +23,8 @@ from cascader.graph import Side
 
 if TYPE_CHECKING:
     from cascader.graph import Queries
-    from cascader.runs import Prediction, Predictor, Rows, Run, Verdict
+    from cascader.runs import Link, Prediction, Predictor, Rows, Run, Verdict
+    from cascader.tuning import Budget
 
 
 KeepGoingOption = Annotated[
@@ -32,6 +33,8 @@ KeepGoingOption = Annotated[
 Found = TypeVar("Found")
 #: Longer reasons are cut: whoever needs all of one reads it in a file, or on the page.
 _LONGEST_REASON = 300
+#: Links that are printed; a file has them all.
+_MOST_LINKS = 50
 
 
 def predict(
@@ -46,7 +49,12 @@ def predict(
         Path | None, typer.Option("--file", help="A table of questions: entity, relation and, optionally, side.")
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Ask every (entity, relation) that train has an answer to, on both sides.")
+        bool,
+        typer.Option(
+            "--all",
+            help="List every missing link, once and the most probable first: ask every (entity, relation) that train "
+            "has an answer to, on both sides.",
+        ),
     ] = False,
     new: Annotated[
         str,
@@ -84,10 +92,10 @@ def predict(
     if bool(entity or new) != bool(relation):
         raise SettingsError(f"{entity or new!r} is not a question. Write: cascader predict {run} ENTITY RELATION")
     budget, loaded = budget_of(time_limit, pairs), load_run(run, verify=verify)
-    if new:
-        queries = loaded.new_query(relation, side)
-    else:
-        queries = _queries(loaded, entity, relation, side, file, every, keep_going)
+    if every:
+        _list_links(loaded, budget, top, min_probability, known, why, output, out)
+        return
+    queries = loaded.new_query(relation, side) if new else _queries(loaded, entity, relation, side, file, keep_going)
     predictor = loaded.predictor(budget, len(queries))
     if new:
         predictor = loaded.for_new_entity(predictor, parse_entity(new))
@@ -95,13 +103,59 @@ def predict(
     found = predictor.answer(queries, top=top, with_known=known, min_probability=min_probability, deadline=deadline)
     if output == "table":
         for answers in found:
-            if answers or not every:
-                echo_answers(answers, why)
+            echo_answers(answers, why)
         _echo_caveats(predictor)
         return
     flat = [answer for answers in found for answer in answers]
     rows = [{**answer.as_row(), **({"why": _why(answer, output)} if why else {})} for answer in flat]
     write_rows_as(rows, [answer.triple for answer in flat], output, out)
+
+
+def _list_links(
+    run: "Run",
+    budget: "Budget",
+    top: int,
+    min_probability: float,
+    known: bool,
+    why: bool,
+    output: OutputFormat,
+    out: Path | None,
+) -> None:
+    """Print or write the work list: one row a link."""
+    from cascader.cascade import Deadline
+    from cascader.runs import WorkList, every_question
+
+    if known:
+        raise SettingsError("--all lists the links that the graph lacks, so --known has nothing to add. Leave it out.")
+    predictor = run.predictor(budget, 2 * len(every_question(run.kg)))
+    deadline = None if budget.seconds is None else Deadline(budget.seconds)
+    links = WorkList(predictor, None, min_probability, top, deadline).made()
+    if output == "table":
+        _echo_links(links, run.folder.path, why)
+        _echo_caveats(predictor)
+        return
+    rows = [{**link.as_row(), **({"why": _why(link.found, output)} if why else {})} for link in links]
+    write_rows_as(rows if output != "nt" else [], [link.triple for link in links], output, out)
+
+
+def _echo_links(links: Sequence["Link"], run: Path, why: bool) -> None:
+    from cascader.runs import percent
+
+    rows = [
+        [
+            percent(link.probability),
+            *(shortened(each.name, 40) for each in (link.head, link.relation, link.tail)),
+            link.found.brief_reason(),
+        ]
+        for link in links[:_MOST_LINKS]
+    ]
+    echo_table(["probability", "head", "relation", "tail", "reason"], rows, numbers=["probability"])
+    for link in links[:_MOST_LINKS] if why else ():
+        echo(f"{shortened(str(link), 120)}")
+        _echo_grounds(link.found)
+    if len(links) > _MOST_LINKS:
+        echo(f"These are {_MOST_LINKS} of {len(links):,} links. All of them: --out links.tsv")
+    echo(f"Go through them, and accept or reject each: cascader review {run}")
 
 
 def _why(answer: "Prediction", output: OutputFormat) -> list[str] | dict[str, Any]:
@@ -117,13 +171,9 @@ def _check_one_way(by_name: bool, by_file: bool, every: bool, is_new: bool) -> N
         raise SettingsError(f"{found}. Give ENTITY RELATION, or --file FILE, or --all, or --new TEXT RELATION.")
 
 
-def _queries(
-    run: "Run", entity: str, relation: str, side: Side, file: Path | None, every: bool, keep_going: bool
-) -> "Queries":
-    from cascader.runs import every_question, joined, read_questions
+def _queries(run: "Run", entity: str, relation: str, side: Side, file: Path | None, keep_going: bool) -> "Queries":
+    from cascader.runs import joined, read_questions
 
-    if every:
-        return every_question(run.kg)
     if file is None:
         return run.kg.query(entity, relation, side)
     return joined(readable(read_questions(file, run.kg, side), file, keep_going))
@@ -171,8 +221,13 @@ def echo_answers(answers: Sequence["Prediction"], why: bool) -> None:
 def echo_reasons(answer: "Prediction") -> None:
     """Print why an answer stands where it does: a line for each reason, and one for all ranks."""
     echo(f"{answer.rank}. {shortened(answer.name)}")
+    _echo_grounds(answer)
+
+
+def _echo_grounds(answer: "Prediction") -> None:
     for reason in answer.reasons:
-        echo(f"   {shortened(reason.in_words(), _LONGEST_REASON)}")
+        facts = f" ({'; '.join(untold)})" if (untold := reason.untold()) else ""
+        echo(f"   {shortened(reason.in_words() + facts, _LONGEST_REASON)}")
     echo(f"   {'; '.join(trace.in_words() for trace in answer.trace)}")
 
 

@@ -1,5 +1,6 @@
 """A run: a graph, the tiers fitted to it, and the answers they give."""
 
+from cascader.runs.decisions import Decision, Decisions, Outcome, checked_reviewer
 from cascader.runs.fit import emit_plan, fit, fit_requested, plan_fit
 from cascader.runs.folder import RunFolder
 from cascader.runs.prediction import Prediction, Predictions, Verdict, percent
@@ -19,20 +20,29 @@ from cascader.runs.reproduction import plan_requested, reproduce, reproduce_requ
 from cascader.runs.reproduction_plan import emit_reproduction_plan
 from cascader.runs.reproduction_state import Reproduction
 from cascader.runs.request import fit_request, tier_kinds
+from cascader.runs.review import Review
 from cascader.runs.run import Run, load_run, save_run
+from cascader.runs.work_list import Link, WorkList, link_of, questions_about
 
 __all__ = [
+    "Decision",
+    "Decisions",
     "Fact",
+    "Link",
+    "Outcome",
     "Prediction",
     "Predictions",
     "Predictor",
     "Reproduction",
+    "Review",
     "Rows",
     "Run",
     "RunFolder",
     "TierReason",
     "Verdict",
+    "WorkList",
     "can_read_new",
+    "checked_reviewer",
     "emit_plan",
     "emit_reproduction_plan",
     "every_question",
@@ -41,11 +51,13 @@ __all__ = [
     "fit_requested",
     "for_new_entities",
     "joined",
+    "link_of",
     "load_run",
     "parse_entity",
     "percent",
     "plan_fit",
     "plan_requested",
+    "questions_about",
     "read_questions",
     "read_triples",
     "reproduce",

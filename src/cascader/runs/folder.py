@@ -63,6 +63,12 @@ class RunRecord:
     versions: dict[str, str]
     apart: tuple[TierName, ...] = ()  # trained to be compared with the others, and no part of the run's cascade
 
+    @property
+    def identity(self) -> str:
+        """One sha256 for the graph and the tiers: another one if the run is fitted again."""
+        lines = (f"{found.sha256} {name}\n" for name, found in sorted(self.files.items()))
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
 
 class RunFolder:
     """The folder with the graph, the tiers, the stored scores and the results of a run.

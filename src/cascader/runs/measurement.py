@@ -241,3 +241,21 @@ def _described(cascade: Cascade, parts: Mapping[str, Model], is_joint: bool, top
         about |= {"top": top} if parts[tier.name].reads_pairs else {}
         before = f"{before} + {tier.name}"
     return about
+
+
+def untuned(scorers: Mapping[str, Scorer]) -> Cascade:
+    """Chain all tiers, to be tuned."""
+    (name, first), *others = scorers.items()
+    cascade = Cascade(first, name=name)
+    for other, scorer in others:
+        cascade = cascade.then(scorer, name=other)
+    return cascade
+
+
+def equal_sum(scorers: Mapping[str, Scorer]) -> Cascade:
+    """Add up the tiers with equal weights."""
+    (name, first), *others = scorers.items()
+    cascade = Cascade(first, name=name)
+    for count, (other, scorer) in enumerate(others, start=1):
+        cascade = cascade.then(scorer, alpha=count / (count + 1), name=other)
+    return cascade

@@ -80,6 +80,8 @@ class Prediction:
     def brief_reason(self) -> str:
         """Return the first thing that speaks for it in a few words; empty if nothing is known but scores."""
         text = next((reason.text for reason in self.reasons if reason.speaks_for), "")
+        if len(text) > _BRIEF:
+            text = text.partition(" (")[0]  # how often a rule holds, which is the longer part
         return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1].rstrip()}…"
 
     def as_row(self) -> dict[str, Any]:

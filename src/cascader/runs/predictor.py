@@ -54,6 +54,8 @@ class Predictor:
     calibration: Calibration | None = None  # None: answers have no probabilities
     new: tuple[Entity, ...] = ()  # if given, questions are about these, and there are no known answers
     evidence: Mapping[str, Scorer] = field(default_factory=dict, compare=False)  # whom to ask why, by name
+    known: KnownAnswers | None = field(default=None, compare=False)  # facts to answer with; None: those of the graph
+    rejected: KnownAnswers | None = field(default=None, compare=False)  # never given as answers
 
     def __init__(
         self,
@@ -62,6 +64,8 @@ class Predictor:
         calibration: Calibration | None = None,
         new: tuple[Entity, ...] = (),
         evidence: Mapping[str, Scorer] | None = None,
+        known: KnownAnswers | None = None,
+        rejected: KnownAnswers | None = None,
     ) -> None:
         """Answer with a cascade or any other scorer; its tiers are asked why, unless `evidence` names others."""
         tiers = cascade if isinstance(cascade, Cascade) else Cascade(cascade)
@@ -70,6 +74,8 @@ class Predictor:
         object.__setattr__(self, "calibration", calibration)
         object.__setattr__(self, "new", new)
         object.__setattr__(self, "evidence", tiers.scorers if evidence is None else evidence)
+        object.__setattr__(self, "known", known)
+        object.__setattr__(self, "rejected", rejected)
 
     def __repr__(self) -> str:
         return f"Predictor({self.kg!r}, {self.cascade!r}{'' if self.calibration is None else ', calibrated'})"
@@ -106,7 +112,7 @@ class Predictor:
                 "there are no probabilities: they need a valid split, and new entities have none. "
                 "Leave the minimum probability out."
             )
-        queries = queries.with_known(None if with_known or self.new else self._known)
+        queries = queries.with_known(None if with_known or self.new else self.facts)
         for block in queries.blocks(self._block_size):
             for found in self._block(block, min(top, len(self.kg.entities)), with_known, deadline):
                 probable = [e for e in found if e.probability is None or e.probability >= min_probability]
@@ -114,11 +120,14 @@ class Predictor:
 
     def known_of(self, queries: Queries) -> Candidates:
         """Return the known answers of each query, from all splits."""
-        return self._known.of(queries)
+        return self.facts.of(queries)
 
-    @cached_property
-    def _known(self) -> KnownAnswers:
-        return self.kg.known(()) if self.new else self.kg.known()
+    @property
+    def facts(self) -> KnownAnswers:
+        """What is known when a question is asked: the facts of all splits, or those it was given."""
+        if self.new:
+            return self.kg.known(())
+        return self.kg.known() if self.known is None else self.known
 
     @property
     def _block_size(self) -> int:
@@ -128,13 +137,29 @@ class Predictor:
         steps = list(self.cascade.steps(queries, deadline))
         scores = steps[-1].blended
         self._check_shape(scores, len(queries))
-        is_known = known_mask(queries, self._known, scores.shape)
-        hidden = np.zeros_like(is_known) if with_known else is_known
+        is_known = known_mask(queries, self.facts, scores.shape)
+        hidden = self._never_answers(queries, scores.shape)
+        hidden = hidden & ~is_known if with_known else hidden | is_known
         probabilities = None if self.calibration is None else self.calibration.probabilities(queries, scores, is_known)
         for row, answers in enumerate(answers_of(steps, top, hidden=hidden, is_known=is_known)):
             row_probabilities = None if probabilities is None else probabilities[row]
             predictions = tuple(self._prediction(queries, row, answer, row_probabilities) for answer in answers)
             yield Predictions(predictions, pairs_of(steps, row), all(step.complete for step in steps))
+
+    def _never_answers(self, queries: Queries, shape: tuple[int, ...]) -> BoolArray:
+        """Mark rejected answers, and the anchor where no fact links anything to itself; shape (queries, entities)."""
+        if self.new:
+            return np.zeros(shape, dtype=bool)
+        never = known_mask(queries, self.rejected, shape)
+        rows = np.flatnonzero(~np.isin(queries.relations, self._loops))
+        never[rows, queries.anchors[rows]] = True
+        return never
+
+    @cached_property
+    def _loops(self) -> IntArray:
+        """The relations that have a fact which links an entity to itself."""
+        facts = self.facts.triples
+        return np.unique(facts[facts[:, 0] == facts[:, 2], 1])
 
     def _check_shape(self, scores: FloatArray, count: int) -> None:
         expected = count, len(self.kg.entities)
@@ -173,10 +198,10 @@ class Predictor:
         calibration = self._required()
         if calibration.threshold is None:
             raise SettingsError("no threshold has been chosen yet. Call with_threshold(predictor) first.")
-        facts = self.kg.triples()
+        facts = self.facts.triples
         is_known = _is_among(triples, facts, self.kg)
         probabilities = np.empty(len(triples))
-        probabilities[~is_known] = self.probabilities_of(triples[~is_known], self._known)
+        probabilities[~is_known] = self.probabilities_of(triples[~is_known], self.facts)
         for places in _without_shared_questions(triples, np.flatnonzero(is_known)):
             others = facts[~_is_among(facts, triples[places], self.kg)]
             known = KnownAnswers(others, len(self.kg.entities), len(self.kg.relations))
@@ -196,9 +221,10 @@ class Predictor:
     def probabilities_of(self, triples: Triples, known: KnownAnswers) -> FloatArray:
         """Compute the probability of each triple, the mean over the two questions that it answers; shape (triples,)."""
         sides: Sequence[Side] = ("tail", "head")
-        return np.mean([self._one_sided(Queries.from_triples(triples, side), known) for side in sides], axis=0)
+        return np.mean([self.one_sided(Queries.from_triples(triples, side), known) for side in sides], axis=0)
 
-    def _one_sided(self, queries: Queries, known: KnownAnswers) -> FloatArray:
+    def one_sided(self, queries: Queries, known: KnownAnswers) -> FloatArray:
+        """Compute the probability of the gold answer of each query; shape (queries,)."""
         questions, question_of = queries.with_known(known).unique()
         golds, found, start = queries.required_golds(), np.empty(len(queries)), 0
         for block in questions.blocks(self._block_size):

@@ -57,6 +57,10 @@ class TierReason:
             return f"{says}, against {in_one_line(self.rival.name)} below: {self.text}"
         return f"{says}: {self.text}" if self.speaks_for else f"{says}, against it: {self.text}"
 
+    def untold(self) -> list[str]:
+        """Return the facts in words that its text does not say."""
+        return [words for fact in self.facts if (words := str(fact)) not in self.text]
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as a JSON object; entities and relations have their ids and names."""
         return {

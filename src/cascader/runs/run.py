@@ -17,10 +17,11 @@ from cascader.graph import Entity, KnowledgeGraph, Queries, Side, SplitName
 from cascader.models.model import Model
 from cascader.paths import copy_files
 from cascader.runs.folder import RunFolder, RunRecord
-from cascader.runs.measurement import SumWeights, evaluate_run
+from cascader.runs.measurement import SumWeights, equal_sum, evaluate_run, untuned
 from cascader.runs.prediction import Predictions, Verdict
 from cascader.runs.predictor import Predictor, with_threshold
 from cascader.runs.questions import for_new_entities, parse_entity
+from cascader.runs.review import Review
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
 from cascader.storage import addressed, atomic_folder, folder_bytes
@@ -135,7 +136,7 @@ class Run:
         place = self.tuning_folder(space)
         found = load_tuned(place, identity, scorers)
         if found is None:
-            tuned = found = tune(_untuned(scorers), self.kg, read_top=read_top, seed=seed, space=space)
+            tuned = found = tune(untuned(scorers), self.kg, read_top=read_top, seed=seed, space=space)
             self.folder.keep(lambda: save_tuned(tuned, place, identity))
         return found
 
@@ -161,7 +162,7 @@ class Run:
         Known answers are left out, or ranked and marked if `with_known`. Entity and relation are given by id or name:
         `run.predict("aspirin", "treats")[0].name`.
         """
-        return self._predictor.predict(entity, relation, side, top=top, with_known=with_known)
+        return self.review.informed(self._predictor).predict(entity, relation, side, top=top, with_known=with_known)
 
     def predict_new(self, text: str, relation: str, side: Side = "tail", *, top: int = 10) -> Predictions:
         """Return the best answers to a question about an entity that the graph does not have: "name: description".
@@ -185,7 +186,12 @@ class Run:
 
         A data frame needs the columns head, relation and tail.
         """
-        return self.with_threshold(self._predictor).classify(triples)
+        return self.with_threshold(self.review.informed(self._predictor)).classify(triples)
+
+    @cached_property
+    def review(self) -> Review:
+        """What people decided of its answers, and the list to go through: `run.review.accept("d1", "treats", "s2")`."""
+        return Review(self)
 
     @cached_property
     def _predictor(self) -> Predictor:
@@ -202,12 +208,15 @@ class Run:
         if plan is not None:
             return self.calibrated(plan.trial.cascade)
         tiers = self.cascade_tiers
-        together = _equal_sum({name: model for name, model in tiers.items() if not model.reads_pairs})
-        return self.calibrated(together) if len(self.kg.valid) else Predictor(self.kg, together, evidence=tiers)
+        together = equal_sum({name: model for name, model in tiers.items() if not model.reads_pairs})
+        if len(self.kg.valid):
+            return self.calibrated(together)
+        return self.review.informed(Predictor(self.kg, together, evidence=tiers))
 
     def calibrated(self, cascade: Cascade) -> Predictor:
         """Return a predictor for a cascade of this run's tiers, calibrated now if it never was."""
-        return Predictor(self.kg, cascade, self._calibration(cascade), evidence=self.cascade_tiers)
+        calibration = self._calibration(cascade)
+        return self.review.informed(Predictor(self.kg, cascade, calibration, evidence=self.cascade_tiers))
 
     def with_threshold(self, predictor: Predictor) -> Predictor:
         """Return the same predictor with a threshold for verdicts, chosen now if it never was."""
@@ -290,24 +299,6 @@ class Run:
             }
             for name, model in self.tiers.items()
         }
-
-
-def _untuned(scorers: Mapping[str, Scorer]) -> Cascade:
-    """Chain all tiers, to be tuned."""
-    (name, first), *others = scorers.items()
-    cascade = Cascade(first, name=name)
-    for other, scorer in others:
-        cascade = cascade.then(scorer, name=other)
-    return cascade
-
-
-def _equal_sum(scorers: Mapping[str, Scorer]) -> Cascade:
-    """Add up the tiers with equal weights."""
-    (name, first), *others = scorers.items()
-    cascade = Cascade(first, name=name)
-    for count, (other, scorer) in enumerate(others, start=1):
-        cascade = cascade.then(scorer, alpha=count / (count + 1), name=other)
-    return cascade
 
 
 def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Model]) -> Run:
