@@ -26,6 +26,18 @@ def test_the_first_help_tells_the_extras(run):
     assert all(extra in out.split("pip install")[1] for extra in extras)
 
 
+@pytest.mark.parametrize(("typed", "completed"), [("cascader pre", "predict"), ("cascader fit --bu", "--budget")])
+def test_a_shell_completes_commands_and_options(typed, completed):
+    asked = {"_CASCADER_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    code = "import sys; sys.argv = ['cascader']; from cascader.cli import main; main()"
+    finished = subprocess.run([sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True)
+    assert finished.stdout.split() == [completed], finished.stderr
+
+
+def test_the_help_says_how_to_install_completion(run):
+    assert "--install-completion" in run("--help")[1]
+
+
 def commands():
     """Every command by the words that call it."""
     from typer.main import get_command

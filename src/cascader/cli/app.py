@@ -28,7 +28,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    add_completion=False,
 )
 app.add_typer(data.app, name="data")
 app.command()(fit.fit)

@@ -1,0 +1,99 @@
+"""What is released: a source archive, the wheel made from it, and a tiny run with that wheel, away from the sources."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import cascader
+from tests.docs.blocks import commands
+from tests.docs.test_guides import SHELL
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYTHONS = [each.rsplit(" ", 1)[1] for each in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", each)]
+FACTS = "".join(f"drug {i};treats;disease {j}\n" for i in range(6) for j in range(5))
+TINY_RUN = """
+cascader --version
+cascader data check facts.csv
+cascader fit facts.csv --tiers rules,kge --set dim=4 --set epochs=2 --out run
+cascader predict run "drug 1" treats --known --why
+"""
+WHERE = "import cascader; print(cascader.__file__)"
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    """The folder with the source archive and with the wheel, which is built from that archive alone."""
+    pytest.importorskip("hatchling", reason="hatchling is not installed: pip install --editable '.[dev]'")
+    folder = tmp_path_factory.mktemp("release")
+    build("sdist", ROOT, folder)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder, filter="data")
+    build("wheel", folder / archive.name.removesuffix(".tar.gz"), folder)
+    return folder
+
+
+def build(target, source, folder):
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", target, "-d", folder], cwd=source, check=True)
+
+
+def test_the_version_has_its_notes():
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[0] == cascader.__version__
+
+
+@pytest.mark.slow
+def test_the_wheel_has_every_file_of_the_package_and_no_other(release):
+    (wheel,) = release.glob("*.whl")
+    assert wheel.name == f"cascader-{cascader.__version__}-py3-none-any.whl"
+    package = ROOT / "src" / "cascader"
+    written = {path.relative_to(package.parent).as_posix() for path in package.rglob("*") if path.is_file()}
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packed == {path for path in written if "__pycache__" not in path}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_wheel_makes_a_run_away_from_the_sources(release, tmp_path, version):
+    python = environment(tmp_path / "environment", interpreter(version))
+    (wheel,) = release.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(pip, check=True)
+    (tmp_path / "facts.csv").write_text(f"\ufefffrom;edge;to\n{FACTS}", encoding="utf-8")
+    shell = [python, "-c", SHELL + WHERE, json.dumps(commands(TINY_RUN))]
+    finished = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.startswith(f"cascader {cascader.__version__}\n")
+    assert "disease" in finished.stdout
+    assert Path(finished.stdout.splitlines()[-1]).is_relative_to(tmp_path)
+
+
+def interpreter(version):
+    """A Python of this version with what cascader needs: the one of these tests, or one that is installed."""
+    if sys.version.startswith(f"{version}."):
+        return sys.executable
+    found = shutil.which(f"python{version}")
+    if found is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    if subprocess.run([found, "-c", "import torch, transformers, pyarrow"], capture_output=True).returncode:
+        pytest.skip(f"Python {version} has no torch, transformers or pyarrow here")
+    return found
+
+
+def environment(folder, python):
+    """An environment of its own, which sees the packages of that Python but none of these sources."""
+    subprocess.run([python, "-m", "venv", "--without-pip", "--system-site-packages", folder], check=True)
+    if python == sys.executable:  # itself an environment: its packages are no system's
+        (packages,) = (folder / "lib").glob("python*/site-packages")
+        (packages / "of-the-tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "python"
