@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 #: The documents, and the files that they link to.
-SOURCES = ("*.md", "LICENSE", "CITATION.cff", "docs/*.md", "docs/*.css", "docs/pictures/*")
+SOURCES = ("*.md", "LICENSE", "CITATION.cff", "Dockerfile", "deploy/*", "docs/*.md", "docs/*.css", "docs/pictures/*")
 PAGES, SITE = ROOT / "build" / "pages", ROOT / "build" / "site"
 
 

