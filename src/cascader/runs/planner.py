@@ -12,7 +12,7 @@ from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models.model import Model
 from cascader.models.training import TrainingCost, seconds_for
 from cascader.scoring import Scorer, StoredScorer, reads_pairs
-from cascader.tuning import READ_TOP, split_valid, trial_count
+from cascader.tuning import read_top_of, split_valid, trial_count
 from cascader.tuning.calibration import CALIBRATION_TRIPLES, calibrate
 from cascader.tuning.search import REPLAYS_PER_TRIAL
 from cascader.tuning.weights import WEIGHED_TRIPLES, Sample, add_in_order
@@ -212,7 +212,8 @@ class MeasuredCosts:
     def _seconds_to_rerank(self, together: Scorer, tier: str) -> float:
         """Estimate the seconds for reading every pair that a trial may need, and for replaying all trials."""
         reader, kg = self._models[tier], self._kg
-        keep = TopK(min(READ_TOP, len(kg.entities)))
+        top = read_top_of(kg)
+        keep = TopK(min(top, len(kg.entities)))
 
         def read(count: int) -> None:
             best_reranking(together, reader, kg, self._queries(count), keep)
@@ -224,7 +225,7 @@ class MeasuredCosts:
 
         replay(min(max(_FEW), self._recorded))  # now they are stored
         replayed = seconds_for(replay, self._recorded, _FEW)
-        return seconds_for(read, self._recorded, _FEW) + REPLAYS_PER_TRIAL * trial_count(READ_TOP) * replayed
+        return seconds_for(read, self._recorded, _FEW) + REPLAYS_PER_TRIAL * trial_count(top) * replayed
 
     @property
     def _recorded(self) -> int:

@@ -3,16 +3,18 @@
 from cascader.cascade.blend import best_reranking, best_sum, tune_alpha
 from cascader.tuning.result import (
     COSTS,
+    READ_TOP,
     Budget,
     Plan,
     Trial,
     TuningResult,
     load_tuned,
     pareto_front,
+    read_top_of,
     save_tuned,
     tier_to_dict,
 )
-from cascader.tuning.search import READ_TOP, ReadingSpeed, SearchSpace, split_valid, trial_count, tune
+from cascader.tuning.search import ReadingSpeed, SearchSpace, split_valid, trial_count, tune
 
 __all__ = [
     "READ_TOP",
@@ -29,6 +31,7 @@ __all__ = [
     "split_valid",
     "load_tuned",
     "pareto_front",
+    "read_top_of",
     "save_tuned",
     "trial_count",
     "tune",

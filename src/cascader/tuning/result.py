@@ -12,6 +12,7 @@ from cascader.cascade import Alpha, Cascade, Fusion, Tier
 from cascader.cascade.blend import Pruned, Scale
 from cascader.cascade.pruners import load_pruner
 from cascader.errors import DataError, SettingsError
+from cascader.graph import KnowledgeGraph
 from cascader.records import Seconds, Sha256, Share, TierName, naming, read_record, write_record
 from cascader.scoring.scorer import Scorer
 from cascader.storage import Array, read_arrays, sha256_of, write_arrays
@@ -22,6 +23,15 @@ logger = logging.getLogger(__name__)
 #: The costs of a trial, by the names of its fields.
 Cost = Literal["pairs_per_query", "seconds_per_query"]
 COSTS: tuple[Cost, ...] = get_args(Cost)
+#: The most candidates per question that a tier that reads pairs is given, and which share of all entities at most,
+#: unless that is too few to choose from: to read nearly all of a small graph's entities is no pruning.
+READ_TOP = 100
+_READ_SHARE, _READ_AT_LEAST = 0.1, 20
+
+
+def read_top_of(kg: KnowledgeGraph) -> int:
+    """The most candidates per question that a tier that reads pairs is given on this graph."""
+    return min(READ_TOP, max(_READ_AT_LEAST, int(_READ_SHARE * len(kg.entities))))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from cascader.evaluation.protocol import mean_reciprocal_rank, reciprocal_ranks
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
-from cascader.tuning.result import Trial, TuningResult
+from cascader.tuning.result import READ_TOP, Trial, TuningResult
 from cascader.tuning.weights import Sample, add_in_order, chance_of, folds_of
 
 _QUESTIONS_AT_ONCE = 256
@@ -64,8 +64,6 @@ class RecordedScorer:
 #: As in the paper.
 QUANTILES = (0.5, 0.75, 0.9, 0.95)
 WIDTHS = (5, 10, 20, 50, 100)
-#: The most candidates per question that a tier that reads pairs is given.
-READ_TOP = 100
 #: For estimating the time of tuning: how often a trial is replayed.
 REPLAYS_PER_TRIAL = 2
 _FUSIONS = [Fusion(scale, pruned) for scale in get_args(Scale) for pruned in get_args(Pruned)]

@@ -100,6 +100,9 @@ _KEPT_NUMBERS = 20_000_000
 #: The most rules with a constant that are joined for a candidate, by features of the anchor and of the candidate each:
 #: two features of the same entity mostly say the same.
 _BY_FEATURES = 2
+#: Among so few entities, rules are applied to all anchors at once, which takes hardly longer than for one of them, and
+#: what they say is kept, up to so many numbers.
+_FEW_ENTITIES, _KEPT_CELLS = 256, 10_000_000
 
 
 class AppliedRules:
@@ -110,9 +113,18 @@ class AppliedRules:
         self.settings = settings
         self.chains = chains
         self.constants = AppliedConstants(constants, self.facts, settings.prior_count)
+        self._kept: dict[int, FloatArray] = {}  # by directed relation
 
     def probabilities(self, target: int, anchors: IntArray) -> FloatArray:
         """How probable rules say that each entity answers each anchor; shape (anchors, entities)."""
+        count = self.facts.entity_count
+        if count > _FEW_ENTITIES or count**2 * self.facts.direction_count > _KEPT_CELLS:
+            return self._apply(target, anchors)
+        if target not in self._kept:
+            self._kept[target] = self._apply(target, np.arange(count))
+        return self._kept[target][anchors]
+
+    def _apply(self, target: int, anchors: IntArray) -> FloatArray:
         joined = NoisyOr(len(anchors) * self.facts.entity_count, self.settings.best, self.settings.discount)
         layers = self.constants.hits(target, anchors).layers(self.settings.best)
         for cells, confidence in self._chain_hits(target, anchors):
