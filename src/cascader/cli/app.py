@@ -5,8 +5,10 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,8 +16,9 @@ import typer
 import cascader
 from cascader.cli import data, demo, evaluate, fit, predict, review, views
 from cascader.cli.console import echo, echo_error, echo_table
-from cascader.display import Event, listening
-from cascader.errors import CascaderError
+from cascader.cli.options import Clock, command_line
+from cascader.display import Event, Listener, LogFormat, listening, log_line, log_to, no_progress
+from cascader.errors import CascaderError, SettingsError
 
 app = typer.Typer(
     name="cascader",
@@ -63,26 +66,97 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print all settings and every validation, too.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
+    log_file: Annotated[
+        Path | None, typer.Option("--log-file", help="Append all that happens to this file, whatever is printed.")
+    ] = None,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            "--log-format", help="text, or json: one object per line, on standard error if there is no --log-file."
+        ),
+    ] = "text",
 ) -> None:
     """Complete a knowledge graph: ask (aspirin, treats, ?) and get every entity ranked."""
+    if quiet and verbose:
+        raise SettingsError("--quiet and --verbose exclude each other. Give one of them.")
+    if quiet:
+        context.with_resource(no_progress())
+    printing = _print_json if log_format == "json" and log_file is None else _print_text
+    listeners: list[Listener] = [] if quiet else [printing if verbose else _without_details(printing)]
+    if log_file is not None:
+        listeners.append(log_to(log_file, log_format))
+        listeners[-1](Event("started", command_line()))  # a file that cannot be written is an error now, not later
+    for listener in listeners or [_ignore]:
+        context.with_resource(listening(listener))
+    _notes.listeners = tuple(listeners)
 
 
-class _OneLine(logging.Handler):
-    """Prints each log record as one line on standard error, without control characters."""
+#: What may stand before the command and behind it, and which of these have a value.
+_GLOBAL = {"-v": False, "--verbose": False, "-q": False, "--quiet": False, "--log-file": True, "--log-format": True}
+
+
+def _global_first(arguments: Sequence[str]) -> list[str]:
+    """Put the options that all commands share before the command, wherever they were typed."""
+    first: list[str] = []
+    others: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--":
+            return [*first, *others, argument, *rest]
+        name, equals, _ = argument.partition("=")
+        if name not in _GLOBAL or (equals and not _GLOBAL[name]):
+            others.append(argument)
+        else:
+            value = next(rest, None) if _GLOBAL[name] and not equals else None
+            first += [argument] if value is None else [argument, value]
+    return [*first, *others]
+
+
+class _Notes(logging.Handler):
+    """Passes each log record on as an event; before the options are read, and of warnings, prints it."""
+
+    listeners: tuple[Listener, ...] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        echo_error(f"note: {record.getMessage()}")
+        event = Event("note", record.getMessage())
+        if self.listeners is None or (not self.listeners and record.levelno >= logging.WARNING):
+            _print_text(event)
+        for listener in self.listeners or ():
+            listener(event)
 
 
-def _print(event: Event) -> None:
-    """Print an event of a long call."""
+_notes = _Notes()
+
+
+def _print_text(event: Event) -> None:
+    """Print an event of a long call; notes and lines of progress do not mix with what a command prints."""
+    if event.kind in ("note", "progress"):
+        echo_error(f"note: {event.text}" if event.kind == "note" else event.text)
+        return
     echo(event.text)
     if event.rows:
         echo_table(event.columns, event.rows)
+
+
+def _print_json(event: Event) -> None:
+    echo_error(log_line(event, "json"))
+
+
+def _without_details(listener: Listener) -> Listener:
+    return lambda event: None if event.is_detail else listener(event)
+
+
+def _ignore(event: Event) -> None:
+    """Hear nothing: where nobody listens, events are logged."""
 
 
 class _Stopped(BaseException):
@@ -119,15 +193,16 @@ def _stopping_at_signals() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line; errors that the user can correct are printed in one line, with exit code 2."""
-    logging.basicConfig(level=logging.INFO, handlers=[_OneLine()])
+    Clock.started, _notes.listeners = time.monotonic(), None
+    logging.basicConfig(level=logging.INFO, handlers=[_notes])
     for library in ("aiobotocore", "botocore"):
         logging.getLogger(library).setLevel(logging.WARNING)  # where it has found credentials is no news to the user
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an ASCII terminal shows a question mark instead of crashing
     try:
-        with _stopping_at_signals(), listening(_print):
-            app()
+        with _stopping_at_signals():
+            app(_global_first(sys.argv[1:]))
     except _Stopped as stopped:
         name = signal.Signals(stopped.number).name
         echo_error(f"stopped by {name}: what is finished is kept, and the same command goes on from there.")

@@ -5,8 +5,15 @@ from typing import Annotated
 
 import typer
 
-from cascader.cli.console import echo
-from cascader.cli.options import OpenedGraph, ProcessesOption, command_line, parsed_settings, with_graph_options
+from cascader.cli.options import (
+    Clock,
+    OpenedGraph,
+    ProcessesOption,
+    command_line,
+    parsed_settings,
+    with_graph_options,
+)
+from cascader.display import emit
 
 TiersOption = Annotated[
     str,
@@ -95,14 +102,15 @@ def fit(
         seed=seed,
         trials=trials,
         time_limit=time_limit,
+        started=Clock.started,
     )
     folder = out or _default_folder(graph.kg.name, model, preset, budget)
     if dry_run:
         emit_plan(plan_fit(request, RunFolder(folder)), request)
         return
     fit_requested(request, RunFolder(folder))
-    echo(f"Written to {folder}. Measure it with: cascader evaluate {folder}")
-    echo(f"Ask it questions with: cascader predict {folder} ENTITY RELATION")
+    emit("written", f"Written to {folder}. Measure it with: cascader evaluate {folder}")
+    emit("written", f"Ask it questions with: cascader predict {folder} ENTITY RELATION")
 
 
 def _default_folder(graph: str, model: str, preset: str | None, budget: str | None) -> Path:

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -19,6 +20,12 @@ from cascader.graph import KnowledgeGraph, SplitName
 
 if TYPE_CHECKING:
     from cascader.tuning import Budget
+
+
+class Clock:
+    """When the command began, by time.monotonic(): what it took counts the loading of the graph as well."""
+
+    started = time.monotonic()
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,12 @@ class TrainingHistory:
         since_best = sum(epoch > (self.best_epoch or 0) for epoch in self.valid)
         return self.epochs >= schedule.epochs or since_best >= schedule.patience
 
+    def ends_after(self, schedule: Schedule) -> int:
+        """The epoch after which training ends if valid does not improve again."""
+        since_best = sum(epoch > (self.best_epoch or 0) for epoch in self.valid)
+        wait = (schedule.patience - since_best) * schedule.valid_every
+        return min(self.epochs - self.epochs % schedule.valid_every + wait, schedule.epochs)
+
     def has_time(self, schedule: Schedule) -> bool:
         """Whether an epoch of average length fits into the time limit, or one more step of an epoch that is begun."""
         if self.partial is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cascader.display import progress
+from cascader.display import Advance, emit, progress
 from cascader.errors import DataError, TrainingError
 from cascader.models.history import PartialEpoch, Schedule, TrainingHistory
 from cascader.storage import read_tensors, write_tensors
@@ -131,8 +131,8 @@ def train(
     history = loop.history
     history.preparing_seconds += preparing_seconds
     with progress("training", total=schedule.epochs, unit="epochs", done=history.epochs) as advance:
-        while not history.is_over(schedule) and loop.train_epoch():
-            advance(1, _note(history))
+        while not history.is_over(schedule) and loop.train_epoch(advance):
+            advance(1, _note(history, schedule))
     loop.finish()
     return history
 
@@ -148,9 +148,9 @@ class _Loop:
         self._now = self._saved_at = clock()
         self._wait = _SECONDS_BETWEEN_CHECKPOINTS
 
-    def train_epoch(self) -> bool:
+    def train_epoch(self, advance: Advance) -> bool:
         """Train an epoch, or what is left of it, and validate; False if time was up before its end."""
-        if not self._train_steps():
+        if not self._train_steps(advance):
             return False
         history, partial = self.history, self.history.partial or PartialEpoch()
         history.epochs += 1
@@ -162,8 +162,8 @@ class _Loop:
             self._save()
         return True
 
-    def _train_steps(self) -> bool:
-        history, count = self.history, self._trainable.step_count
+    def _train_steps(self, advance: Advance) -> bool:
+        history, count, note = self.history, self._trainable.step_count, _note(self.history, self._schedule)
         epoch, partial = history.epochs + 1, history.partial or PartialEpoch()
         with closing(self._trainable.steps(epoch, partial.steps, self._epoch_state)) as steps:
             self._epoch_state = None
@@ -171,6 +171,7 @@ class _Loop:
                 partial = history.partial = partial.after(loss, rows)
                 _check_finite(partial.loss, epoch, self._checkpoint)
                 self._count_seconds()
+                advance(0, f"step {partial.steps:,} of {count:,}{note and ', '}{note}")
                 if partial.steps == count:
                     continue
                 if not history.has_time(self._schedule):
@@ -198,11 +199,11 @@ class _Loop:
         mrr = self._trainable.validate()
         self._count_seconds()
         self.history.validation_seconds = self.history.seconds - before
-        if mrr is None:
-            return
-        self.history.valid[epoch] = mrr
+        if mrr is not None:
+            self.history.valid[epoch] = mrr
         if self.history.best_epoch == epoch:
             self._best = _copy(self._trainable.weights())
+        _emit_validated(self.history, epoch)
 
     def _count_seconds(self) -> None:
         before, self._now = self._now, self._clock()
@@ -256,9 +257,22 @@ def _check_finite(loss: float, epoch: int, checkpoint: Checkpoint | None) -> Non
         raise TrainingError(f"the loss became {loss} in epoch {epoch}. Lower learning_rate.{kept}")
 
 
-def _note(history: TrainingHistory) -> str:
-    best = "" if history.best_valid is None else f", valid MRR {history.best_valid:.4f}"
-    return f"loss {history.losses[-1]:.4f}{best}"
+def _note(history: TrainingHistory, schedule: Schedule) -> str:
+    """How good it is, and when it ends unless it gets better: usually long before all epochs are trained."""
+    if not history.losses:
+        return ""
+    best, ends = history.best_valid, history.ends_after(schedule)
+    found = "" if best is None else f", best valid MRR {best:.4f} after epoch {history.best_epoch}"
+    soon = f", ends after epoch {ends} unless that improves" if best is not None and ends < schedule.epochs else ""
+    return f"loss {history.losses[-1]:.4f}{found}{soon}"
+
+
+def _emit_validated(history: TrainingHistory, epoch: int) -> None:
+    values = {} if not history.losses else {"loss": history.losses[-1]}
+    values |= {"valid_mrr": history.valid[epoch]} if epoch in history.valid else {}
+    if values:
+        figures = ", ".join(f"{name.replace('_mrr', ' MRR')} {value:.4f}" for name, value in values.items())
+        emit("validated", f"After epoch {epoch}: {figures}.", values={"epoch": epoch, **values})
 
 
 #: Steps are timed for this long, after one to warm up; work such as a validation is timed for two sizes.

@@ -1,8 +1,9 @@
 """A run: a graph, the tiers fitted to it, and the answers they give."""
 
 from cascader.runs.decisions import Decision, Decisions, Outcome, checked_reviewer
-from cascader.runs.fit import emit_plan, fit, fit_requested, plan_fit
+from cascader.runs.fit import fit, fit_requested, plan_fit
 from cascader.runs.folder import RunFolder
+from cascader.runs.plan import emit_plan
 from cascader.runs.prediction import Prediction, Predictions, Verdict, percent
 from cascader.runs.predictor import Predictor, with_threshold
 from cascader.runs.questions import (

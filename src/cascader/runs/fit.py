@@ -1,23 +1,25 @@
 """Fit a run to a graph: train the tiers one after another, tune their cascade on valid, and calibrate it."""
 
+import atexit
 import math
 import shutil
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from cascader.display import Listener, emit, listening
+from cascader.display import Listener, emit, listening, recording, stage
 from cascader.durations import format_duration
 from cascader.graph import KnowledgeGraph
 from cascader.models.history import TrainingHistory
-from cascader.models.model import Model
+from cascader.models.model import Model, TrainedModel
 from cascader.models.registry import model_class
 from cascader.runs.folder import RunFolder
-from cascader.runs.plan import FitPlan, check_same, load_plan, make_plan, save_plan
+from cascader.runs.plan import FitPlan, check_same, emit_actual, emit_plan, load_plan, make_plan, save_plan
 from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.run import Run, load_run
 from cascader.scoring import Scorer
@@ -68,16 +70,31 @@ def fit(
         seed=seed,
     )
     with listening(on_event):
-        if out is not None:
+        if out is None:
+            return _fit_for_now(request)
+        with _interruptible(f'The same call goes on from there; load_run("{out}") already answers, if it can.'):
             return fit_requested(request, RunFolder(out))
-        return _fit_for_now(request)
+
+
+@contextmanager
+def _interruptible(what_next: str) -> Iterator[None]:
+    """Say what is left if someone interrupts the block, as with the stop button of a notebook."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        emit("stopped", f"Interrupted. What is finished is kept. {what_next}")
+        raise
 
 
 def _fit_for_now(request: FitRequest) -> Run:
-    """Fit a run in a temporary folder, which is removed together with the run."""
+    """Fit a run in a temporary folder, which is removed together with the run, or at the exit if interrupted."""
     path = mkdtemp(prefix="cascader-run-")
     try:
-        run = fit_requested(request, RunFolder(path))
+        with _interruptible(f'The same call with out="{path}" goes on from there, until Python exits.'):
+            run = fit_requested(request, RunFolder(path))
+    except KeyboardInterrupt:
+        atexit.register(shutil.rmtree, path, ignore_errors=True)
+        raise
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
@@ -87,16 +104,39 @@ def _fit_for_now(request: FitRequest) -> Run:
 
 def fit_requested(request: FitRequest, folder: RunFolder) -> Run:
     """Carry out a request in a locked folder, so that a second process on the same run waits."""
-    with addressed(), folder.locked(), listening(folder.log()):
-        plan = train_tiers(_start(request, folder), request, folder)
+    with addressed(), folder.locked(), recording(folder.log()):
+        plan = _start(request, folder)
+        plan = train_tiers(plan, request, folder, lambda tier: _offer(plan, tier, request, folder))
         return _finish(plan, request, folder)
 
 
-def train_tiers(plan: FitPlan, request: FitRequest, folder: RunFolder) -> FitPlan:
-    """Train the planned tiers one after another, and return the plan with the seconds they took."""
+def train_tiers(
+    plan: FitPlan, request: FitRequest, folder: RunFolder, trained: Callable[[str], None] = lambda tier: None
+) -> FitPlan:
+    """Train the planned tiers one after another, tell `trained`, and return the plan with the seconds they took."""
     for tier in plan.tiers:
-        plan = _train(plan, tier, request, folder)
+        with stage(tier):
+            plan = _train(plan, tier, request, folder)
+        trained(tier)
     return plan
+
+
+def _offer(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> None:
+    """Let people ask the tiers up to this one while a long training follows; a run that is complete stays so."""
+    names = list(plan.tiers)
+    ready, coming = names[: names.index(tier) + 1], names[names.index(tier) + 1 :]
+    if not coming or folder.has_tier(coming[0]) or not issubclass(model_class(request.kinds[coming[0]]), TrainedModel):
+        return
+    if folder.is_complete:
+        return
+    is_first = not folder.is_usable
+    folder.mark_complete(request.kg, plan.presets, {name: request.kinds[name] for name in ready}, coming=coming)
+    if is_first:
+        emit(
+            "usable",
+            f"You may ask already, after {format_duration(request.seconds_spent())}: cascader predict {folder.address} "
+            f"ENTITY RELATION. So far, {', '.join(ready)} answer; answers get better while training goes on.",
+        )
 
 
 def plan_fit(request: FitRequest, folder: RunFolder) -> FitPlan:
@@ -202,7 +242,7 @@ def _search(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder, se
 def _earlier(folder: RunFolder, tier: str, plan: FitPlan, request: FitRequest) -> Scorer | None:
     """Add up the tiers that this one is trained beside and that score every entity, weighed on valid."""
     names, kg = request.beside(tier, list(plan.tiers)), request.kg
-    models = {name: folder.load_tier(name, kg) for name in names if folder.has_tier(name)}
+    models = {name: folder.loaded_tier(name, kg) for name in names if folder.has_tier(name)}
     dense: dict[str, Scorer] = {name: model for name, model in models.items() if not model.reads_pairs}
     if len(dense) > 1 and len(kg.valid):
         return best_weighted_sum(dense, kg)
@@ -216,85 +256,28 @@ def _finish(plan: FitPlan, request: FitRequest, folder: RunFolder) -> Run:
     run = load_run(folder.address)
     if len(run.tiers) > 1 and len(run.kg.valid):
         best = run.tuned().best_trial
-        emit("tuned", f"Best on valid: {' + '.join(best.tiers)}, with {best.pairs_per_query:.1f} pairs read per query.")
+        reads = f", with {best.pairs_per_query:.1f} pairs read per query" if best.pairs_per_query else ""
+        figures = {"valid_mrr": best.mrr, "pairs_per_query": best.pairs_per_query}
+        emit("tuned", f"Best on valid, with an MRR of {best.mrr:.4f}: {' + '.join(best.tiers)}{reads}.", values=figures)
     calibration = run.predictor().calibration
     if calibration is not None:
         emit("calibrated", calibration.in_words())
     if plan.actual_tuning_seconds is None:
         plan = replace(plan, actual_tuning_seconds=round(time.monotonic() - started, 3))
         save_plan(plan, folder.path)
-        _emit_actual(plan)
+        # What an earlier process did before it was interrupted is part of what the tiers took.
+        emit_actual(plan, max(request.seconds_spent(), plan.actual_seconds or 0.0))
     return run
 
 
 # Messages.
 
 
-def emit_plan(plan: FitPlan, request: FitRequest) -> None:
-    """Report what will be trained, the estimated times, and what is skipped."""
-    kg, within = request.kg, "" if plan.budget is None else f", within {format_duration(plan.budget)}"
-    columns = ["tier", "model", "preset", *(["parameters", "estimated, at most"] if plan.is_measured else [])]
-    rows = [
-        [
-            tier,
-            request.kinds[tier],
-            planned.preset,
-            *([f"{planned.parameters:,}", _estimate(planned.seconds, planned.share)] if plan.is_measured else []),
-        ]
-        for tier, planned in plan.tiers.items()
-    ]
-    if plan.is_measured:
-        rows.append(["tuning and calibration", "", "", "", format_duration(plan.tuning_seconds or 0)])
-        rows.append(["total", "", "", "", format_duration(plan.seconds)])
-    triples = f"{len(kg.train):,} triples to train on, {len(kg.entities):,} entities"
-    emit("plan", f"The plan for {kg.name}{within}: {triples}.", columns, rows)
-    for tier, why in plan.skipped.items():
-        emit("skipped", f"Skipped: {tier}; {why}.")
-    if not any(model_class(kind).needs_texts for kind in request.kinds.values()) and not _has_texts(kg):
-        emit("plan", "No language models: the graph has no texts for them to read.")
-    _emit_too_small(plan, request)
-    if plan.is_measured:
-        emit("plan", "Estimated from a few steps of each training; a tier that stops improving on valid ends sooner.")
-
-
-def _has_texts(kg: KnowledgeGraph) -> bool:
-    from cascader.models.text.text_model import has_texts
-
-    return has_texts(kg)
-
-
-def _estimate(seconds: float | None, share: float | None) -> str:
-    if not seconds:
-        return "already trained"
-    if share is None or seconds <= share:
-        return format_duration(seconds)
-    return f"{format_duration(share)} of {format_duration(seconds)}"
-
-
-def _emit_too_small(plan: FitPlan, request: FitRequest) -> None:
-    """Say before the training starts which tiers will be cut short before anything of them is validated."""
-    option = "--budget" if request.has_budget else "--time-limit"
-    for tier, planned in plan.tiers.items():
-        limit = min(request.time_limit, math.inf if planned.share is None else planned.share)
-        least, epoch = planned.least_seconds or 0.0, planned.epoch_seconds or 0.0
-        if epoch > 0 and limit < least:  # a model without epochs has no weights to validate
-            takes = f"one epoch takes about {format_duration(epoch)}, the first validation ends after"
-            emit(
-                "plan",
-                f"Too short: {tier} has {format_duration(limit)}, but {takes} {format_duration(least)}. It stops in "
-                f"time, with weights that were never validated. Give it a larger {option}, a smaller --preset, or "
-                "fewer --tiers; with a larger one, the same command later goes on.",
-            )
-        elif len(plan.tiers) == 1 and planned.share is not None and (planned.seconds or 0.0) > limit:
-            emit("plan", f"The budget is too small for all epochs of {tier}: it trains for as long as there is time.")
-
-
 def _emit_settings(kg: KnowledgeGraph, tier: str, model: Model, folder: RunFolder) -> None:
     what = f"{tier} ({model.name})" if tier != model.name else tier
-    text = (
-        f"Training {what} on {kg.name} in {folder.address}: {len(kg.train):,} triples, {len(kg.entities):,} entities."
-    )
-    emit("training", text, ["setting", "value"], [[k, str(v)] for k, v in model.settings.as_dict().items()])
+    emit("training", f"Training {what} on {kg.name} in {folder.address}.")
+    rows = [[name, str(value)] for name, value in model.settings.as_dict().items()]
+    emit("settings", f"Settings of {tier}:", ["setting", "value"], rows)
 
 
 def _emit_trained(tier: str, history: TrainingHistory) -> None:
@@ -302,7 +285,9 @@ def _emit_trained(tier: str, history: TrainingHistory) -> None:
         emit("trained", f"Fitted {tier}: it has no epochs to train.")
         return
     took = f"{history.seconds:.0f} s, after {history.preparing_seconds:.0f} s of preparation"
-    emit("trained", f"Trained {tier} {_how_far(history)} in {took}{_which(history)}.")
+    figures = {"epochs": history.epochs, "seconds": round(history.spent, 3)}
+    figures |= {} if history.best_valid is None else {"valid_mrr": history.best_valid}
+    emit("trained", f"Trained {tier} {_how_far(history)} in {took}{_which(history)}.", values=figures)
     if history.cut_at is not None:
         limit = format_duration(history.cut_at)
         emit("trained", f"Its time, {limit}, was up before it was done: the same command with more time goes on.")
@@ -326,14 +311,3 @@ def _which(history: TrainingHistory) -> str:
     if history.best_epoch > history.epochs:
         return ", best on valid where it was cut short"
     return f", best on valid after epoch {history.best_epoch}"
-
-
-def _emit_actual(plan: FitPlan) -> None:
-    if plan.actual_seconds is None:
-        return
-    parts = ", ".join(f"{tier} {format_duration(each.actual_seconds or 0)}" for tier, each in plan.tiers.items())
-    estimate = f"; at most {format_duration(plan.seconds)} was estimated" if plan.is_measured else ""
-    tuning = format_duration(plan.actual_tuning_seconds or 0)
-    emit(
-        "finished", f"Took {format_duration(plan.actual_seconds)}: {parts}, tuning and calibration {tuning}{estimate}."
-    )

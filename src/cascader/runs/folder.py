@@ -49,9 +49,9 @@ _ADVICE = "Copy the run again from where it came from, or fit it again. --no-ver
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What `run.json` says of a complete run: what it was fitted to, and the sum of every file of its graph and tiers.
+    """What `run.json` says of a run: what it was fitted to, and the sum of every file of its graph and its tiers.
 
-    These files never change once the run is complete, and `run.json` is written after them. What a run gains later
+    These files never change once they are listed, and `run.json` is written after them. What a run gains later
     (tuning, calibration, stored scores, results) carries its own sums: after a kill, none can be out of step.
     """
 
@@ -62,6 +62,7 @@ class RunRecord:
     files: dict[str, FileSum]  # of the graph and the tiers, by their names in the folder
     versions: dict[str, str]
     apart: tuple[TierName, ...] = ()  # trained to be compared with the others, and no part of the run's cascade
+    coming: tuple[TierName, ...] = ()  # still to be trained: until then, the run answers with the tiers that are there
 
     @property
     def identity(self) -> str:
@@ -82,6 +83,7 @@ class RunFolder:
         self.address = by_address(str(self.path))
         refresh(self.path, without=(_SCORES, _CHECKPOINTS))
         self._sums: dict[str, dict[str, FileSum]] = {}  # of the files of a tier, or of the graph
+        self._loaded: dict[str, Model] = {}  # the tiers that later ones learn beside
 
     def __repr__(self) -> str:
         return f"RunFolder({self.address!r})"
@@ -140,13 +142,17 @@ class RunFolder:
 
     def save_tier(self, name: str, model: Model) -> None:
         """Write a tier's weights, and then remove its checkpoint, unless it can go on from there with more time."""
-        if self.is_complete and name in self.metadata().tiers:
+        if self.is_usable and name in self.metadata().tiers:
             remove(self.path / _RECORD)  # it has the sums of the tier that is replaced
         remove(self.tier(name) / "model.json")  # of a tier that goes on: what is half replaced is no trained tier
         model.save(self.tier(name))
         if model.history_.cut_at is None:
             remove(self.tier(name) / CHECKPOINT)
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
         self._sums.pop(f"tiers/{name}", None)
+        self._loaded.pop(name, None)
 
     def can_go_on(self, name: str, model: Model) -> bool:
         """Return whether a trained tier was cut short by a time limit, and can be trained on."""
@@ -159,13 +165,19 @@ class RunFolder:
             for file in ("model.json", CHECKPOINT):  # first: without these, what else is left of it is not read
                 remove(self.tier(name) / file)
             remove(self.tier(name))
-            self._sums.pop(f"tiers/{name}", None)
+            self._forget(name)
 
     def load_tier(self, name: str, kg: KnowledgeGraph) -> Model:
-        """Load one tier, which must be as it was written if the run is complete."""
-        if self.is_complete and name in (record := self.metadata()).tiers:
+        """Load one tier, which must be as it was written if it is listed."""
+        if self.is_usable and name in (record := self.metadata()).tiers:
             self._check_part(record, f"tiers/{name}", f"Delete {self.tier(name)}, and fit again to train it anew.")
         return load_model(self.tier(name), kg)
+
+    def loaded_tier(self, name: str, kg: KnowledgeGraph) -> Model:
+        """Load one tier, or return it as it was loaded before: what it keeps of its answers is worth more than room."""
+        if name not in self._loaded:
+            self._loaded[name] = self.load_tier(name, kg)
+        return self._loaded[name]
 
     def load_tiers(self, record: RunRecord, kg: KnowledgeGraph) -> dict[str, Model]:
         """Load all tiers, in order."""
@@ -239,25 +251,47 @@ class RunFolder:
             )
 
     @property
+    def is_usable(self) -> bool:
+        """Whether the folder holds a run, complete or with some of its tiers still to come."""
+        return (self.path / _RECORD).exists()
+
+    @property
     def is_complete(self) -> bool:
         """Whether the folder holds a complete run."""
-        return (self.path / _RECORD).exists()
+        return self.is_usable and not self.metadata().coming
 
     def part(self, tiers: Sequence[str]) -> Path:
         """Return the folder for what valid has chosen for some of the tiers."""
         return self.path / "parts" / "+".join(tiers)
 
     def mark_complete(
-        self, kg: KnowledgeGraph, preset: str, tiers: Mapping[str, str], apart: Sequence[str] = ()
+        self,
+        kg: KnowledgeGraph,
+        preset: str,
+        tiers: Mapping[str, str],
+        apart: Sequence[str] = (),
+        coming: Sequence[str] = (),
     ) -> None:
-        """Record that the run is complete; `tiers` maps each tier to its kind, in order.
+        """Record that these tiers are complete; `tiers` maps each to its kind, in order.
 
-        Those that stand `apart` were trained to be compared with the others, and are no part of the run's cascade.
+        Those that stand `apart` were trained to be compared with the others, and are no part of the run's cascade. The
+        run can be used from now on, even if more tiers are `coming`.
         """
         files = {f"{part}/{name}": found for part in _parts(tiers) for name, found in self._sums_of(part).items()}
         versions = {"python": platform.python_version(), **versions_of(_PACKAGES)}
-        record = RunRecord(kg.name, kg.data_hash, preset, dict(tiers), files, versions, tuple(apart))
+        record = RunRecord(kg.name, kg.data_hash, preset, dict(tiers), files, versions, tuple(apart), tuple(coming))
         write_record(self.path / _RECORD, {"format": FORMAT, **asdict(record)})
+
+    def warn_if_unfinished(self, record: RunRecord) -> None:
+        """Say which tiers answer, and which are still to come."""
+        if record.coming:
+            logger.warning(
+                "%s is not finished. Its answers are those of %s; to come: %s. If no fit is at work on it, the same "
+                "command as before goes on.",
+                self.address,
+                ", ".join(record.tiers),
+                ", ".join(record.coming),
+            )
 
     def metadata(self) -> RunRecord:
         """Return what `mark_complete` recorded."""
@@ -267,7 +301,7 @@ class RunFolder:
                 f"--out {self.address}"
             )
         check_regular(self.path)
-        if not self.is_complete:
+        if not self.is_usable:
             raise DataError(
                 f"{self.address} holds no complete run. Make one with: cascader fit GRAPH --out {self.address}"
             )

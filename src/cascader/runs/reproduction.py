@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cascader.datasets import load_graph
-from cascader.display import Listener, emit, listening
+from cascader.display import Listener, emit, listening, recording
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
@@ -145,7 +145,7 @@ def plan_requested(request: ReproductionRequest, folder: RunFolder) -> Reproduct
 
 def reproduce_requested(request: ReproductionRequest, folder: RunFolder, engine: Engine | None = None) -> Reproduction:
     """Carry out a request in a locked folder; what an earlier process has done is not done again."""
-    with folder.locked(), listening(folder.log()):
+    with folder.locked(), recording(folder.log()):
         state = load_state(folder, request.as_dict()) or ReproductionState(request.as_dict(), request.command)
         save_state(state, folder)
         state, plan, fit_plan = _planned(state, request, folder)

@@ -1,6 +1,5 @@
 """The plan of a reproduction: what is trained and measured, how long each will take, and what there is no time for."""
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,15 +9,12 @@ from cascader.display import emit
 from cascader.durations import format_duration
 from cascader.errors import DataError
 from cascader.graph import KnowledgeGraph
-from cascader.runs.plan import HANDED_OUT, FitPlan, PlannedTier
+from cascader.runs.plan import HANDED_OUT, FitPlan, PlannedTier, likely_seconds
 from cascader.runs.planner import MeasuredCosts, split_budget
 from cascader.runs.request import FitRequest
 from cascader.runs.rows import BEST, EMBEDDINGS, ROWS, SECOND, Row, missing
 from cascader.scoring import reads_pairs
 
-#: The share of its epochs that a training likely needs, by preset. Behind results/, the three quick ones took
-#: all, and the median of the others is 38 %; some of these were ended by a time limit, hence a little more.
-_LIKELY_EPOCHS = {"quick": 1.0, "balanced": 0.5, "best": 0.5}
 #: The share of the candidates that a tuned cascade likely reads: those in results/ read 0 to 13 of 100.
 _LIKELY_READ = 0.15
 #: A row that takes no larger share of the time is measured even if trainings took longer than planned.
@@ -163,7 +159,13 @@ class _Planner:
         shares = split_budget(costs, for_training) if self._is_limited and costs else {}
         planned = {
             tier: PlannedTier(
-                self._preset, cost.parameters, cost.most, cost.epoch, shares.get(tier), least_seconds=cost.least
+                self._preset,
+                cost.parameters,
+                cost.most,
+                cost.epoch,
+                shares.get(tier),
+                least_seconds=cost.least,
+                likely_seconds=self._training(tier).likely,
             )
             for tier, cost in costs.items()
         }
@@ -176,7 +178,7 @@ class _Planner:
 
     def _training(self, tier: str) -> Estimate:
         cost = self._measured[tier]
-        return Estimate(cost.seconds(math.ceil(_LIKELY_EPOCHS[self._preset] * cost.epochs)), cost.most)
+        return Estimate(likely_seconds(cost, self._preset, self._request.kinds[tier]), cost.most)
 
     def _estimate(self, row: Row) -> Estimate:
         """Estimate the time for a row with all of its tiers, once: with fewer of them it takes less."""

@@ -54,9 +54,13 @@ class FitRequest:
         """Whether the time for everything or for each tier is limited."""
         return self.has_budget or self.time_limit < math.inf
 
+    def seconds_spent(self) -> float:
+        """Return how long ago it was made: what a clock on the wall says."""
+        return time.monotonic() - self.started
+
     def seconds_left(self) -> float:
         """Return how much of the budget is left."""
-        return self.budget - (time.monotonic() - self.started)
+        return self.budget - self.seconds_spent()
 
     def is_searched(self, tier: str) -> bool:
         """Return whether a tier's settings are searched for: those of the first embedding, if there are trials."""
@@ -100,9 +104,13 @@ def fit_request(
     time_limit: float | str | None = None,
     trials: int = 0,
     seed: int = 0,
+    started: float | None = None,
 ) -> FitRequest:
-    """Check what is asked for, so that errors show before anything trains."""
-    started = time.monotonic()
+    """Check what is asked for, so that errors show before anything trains.
+
+    `started`, by time.monotonic(), is when the clock began to run, if that was before this call.
+    """
+    started = time.monotonic() if started is None else started
     if budget is not None and time_limit is not None:
         raise SettingsError(
             "a budget is shared by all tiers, while a time limit applies to each of them. Give only one of the two."

@@ -32,6 +32,7 @@ from cascader.tuning import (
     SearchSpace,
     TuningResult,
     load_tuned,
+    read_top_of,
     save_tuned,
     split_valid,
     tune,
@@ -104,8 +105,10 @@ class Run:
     def save(self, folder: str | Path) -> "Run":
         """Copy the run to a new folder."""
         target = RunFolder(folder)
-        if target.is_complete:
-            raise SettingsError(f"{target.address} already holds a complete run. Choose another folder.")
+        if target.is_usable:
+            raise SettingsError(f"{target.address} already holds a run. Choose another folder.")
+        if self.metadata.coming:
+            raise SettingsError(f"{self.folder.address} is still being fitted. Save it when that is done.")
         with atomic_folder(target.path) as temporary:
             copy_files(self.folder.path, temporary)
         return load_run(target.address)
@@ -120,17 +123,15 @@ class Run:
         }
 
     def tuned(
-        self,
-        engine: Engine | None = None,
-        read_top: int = READ_TOP,
-        seed: int = 0,
-        space: SearchSpace = "ours",
+        self, engine: Engine | None = None, read_top: int | None = None, seed: int = 0, space: SearchSpace = "ours"
     ) -> TuningResult:
         """Return all cascades that were tried on valid; they are tried now if the tiers have changed since.
 
-        `space` is what is tried: as much as we know of, or what the paper tries.
+        `space` is what is tried: as much as we know of, or what the paper tries. A tier that reads pairs reads
+        `read_top` candidates of each question, by default 100, or a tenth of a small graph's entities.
         """
         scorers = {name: scorer for name, scorer in self.scorers(engine).items() if name in self.cascade_tiers}
+        read_top = read_top or read_top_of(self.kg)
         identity = {name: self.folder.tier_hash(name) for name in scorers}
         identity |= {"read_top": str(read_top), "seed": str(seed)}
         place = self.tuning_folder(space)
@@ -142,9 +143,14 @@ class Run:
 
     def tuning_folder(self, space: SearchSpace = "ours") -> Path:
         """Return where the result of tuning is kept: with the run, or in a folder for these tiers or this space."""
-        if self.part is None and space == "ours":
+        if self.part is None and space == "ours" and not self.metadata.coming:
             return self.folder.path
         return self.folder.part(list(self.cascade_tiers)) / ("tuned" if space == "ours" else space)
+
+    @property
+    def _calibration_folder(self) -> Path:
+        """Where calibrations are kept: with the run, or, while it is not finished, with what they are for."""
+        return self.tuning_folder() if self.metadata.coming else self.folder.path
 
     def planned(self, budget: Budget, question_count: int, engine: Engine | None = None) -> Plan | None:
         """Choose the best cascade within a budget for a number of questions; None if there is nothing to choose."""
@@ -221,24 +227,24 @@ class Run:
     def with_threshold(self, predictor: Predictor) -> Predictor:
         """Return the same predictor with a threshold for verdicts, chosen now if it never was."""
         identity = self._identity(predictor.cascade)
-        found = load_calibration(self.folder.path, identity)
+        found = load_calibration(self._calibration_folder, identity)
         if found is not None and found.threshold is not None:
             return replace(predictor, calibration=found)
         judging = with_threshold(predictor)
         calibration = judging.calibration
         if calibration is not None:
-            self.folder.keep(lambda: save_calibration(calibration, self.folder.path, identity))
+            self.folder.keep(lambda: save_calibration(calibration, self._calibration_folder, identity))
         return judging
 
     def _calibration(self, cascade: Cascade) -> Calibration:
         identity = self._identity(cascade)
-        found = load_calibration(self.folder.path, identity)
+        found = load_calibration(self._calibration_folder, identity)
         if found is None:
             reads = any(tier.reads_pairs for tier in cascade.tiers)
             # If pairs are read, use the valid questions for which tuning has already read them.
             read = np.concatenate(split_valid(self.kg, seed=0))
             made = found = calibrate(cascade, self.kg, read if reads else None)
-            self.folder.keep(lambda: save_calibration(made, self.folder.path, identity))
+            self.folder.keep(lambda: save_calibration(made, self._calibration_folder, identity))
         return found
 
     def _identity(self, cascade: Cascade) -> dict[str, str]:
@@ -318,8 +324,8 @@ def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Model])
     bad = [name for name in tiers if not name.isidentifier()]
     if bad:
         raise SettingsError(f"{bad[0]!r} cannot name a tier: use letters, digits and underscores, as in kge or dual.")
-    if target.is_complete:
-        raise SettingsError(f"{target.address} already holds a complete run. Choose another folder.")
+    if target.is_usable:
+        raise SettingsError(f"{target.address} already holds a run. Choose another folder.")
     target.save_graph(kg)
     for name, model in tiers.items():
         target.save_tier(name, model)
@@ -331,6 +337,7 @@ def load_run(folder: str | Path, *, verify: bool = True) -> Run:
     """Load a run from its folder or URL alone: `load_run("runs/mine").predict("aspirin", "treats")`.
 
     All files of its graph and its tiers are checked against the sums in `run.json`; `verify=False` leaves that out.
+    While a run is being fitted, it answers with the tiers that are there, and says so in a warning.
     """
     with addressed():
         found = RunFolder(folder)
@@ -338,4 +345,5 @@ def load_run(folder: str | Path, *, verify: bool = True) -> Run:
         kg = found.load_graph(metadata.dataset)
         if kg.data_hash != metadata.data_hash:
             raise DataError(f"the graph in {found.address} is not the one this run was fitted to. Fit it again.")
+        found.warn_if_unfinished(metadata)
         return Run(found, kg, found.load_tiers(metadata, kg), metadata)
