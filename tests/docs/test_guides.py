@@ -1,5 +1,6 @@
 """Every code block of the documents runs: those of the README in processes of their own, the others in this one."""
 
+import io
 import json
 import re
 import subprocess
@@ -74,6 +75,7 @@ def run_commands(block, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_the_tutorial_runs_from_top_to_bottom_and_finds_what_it_says(somewhere, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nr\nq\n"))  # what is typed during the review
     printed = []
     for _, (language, block) in found_in(TUTORIAL):
         if language == "python":
@@ -86,6 +88,7 @@ def test_the_tutorial_runs_from_top_to_bottom_and_finds_what_it_says(somewhere, 
     links = (somewhere / "links.tsv").read_text()
     for link in ("Austria\tborders\tGermany", "Belgium\tis in\tSchengen", "Austria\tis in\tNATO"):
         assert link in links
+    assert "accepted" in (somewhere / "decisions.tsv").read_text() and "Schengen (known)" in printed[-1]
 
 
 #: Drawings; examples from docstrings, which test_api_page.py runs; what needs a server, as tests/serve has; containers.
