@@ -8,12 +8,14 @@ import sys
 # The tests compute many small products: a second thread would mostly wait, and wait long on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cascader.graph import KnowledgeGraph
 from cascader.records import write_record
+from tests.s3 import S3Server, serving_s3
 
 #: Saved before the fixture below hides it; only tests of the real benchmark files may use it.
 MIRROR = os.environ.get("CASCADER_MIRROR")
@@ -126,3 +128,19 @@ def make_tiny_model(folder: str, layer_count: int) -> str:
     config = BertConfig(vocab_size=len(words), max_position_embeddings=128, initializer_range=0.3, **sizes)
     BertModel(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """Start an S3 server on loopback, once."""
+    pytest.importorskip("moto", reason="moto, the S3 server of the tests, is not installed")
+    with serving_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server, monkeypatch) -> S3Server:
+    """Let this process use the server."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_server

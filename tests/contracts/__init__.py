@@ -2,6 +2,7 @@
 
 from tests.contracts.engine import EngineContract
 from tests.contracts.pruner import LearningPrunerContract, PrunerContract
+from tests.contracts.remote import RemoteContract
 from tests.contracts.scorer import ModelContract, ScorerContract
 from tests.contracts.store import StoreContract
 
@@ -10,6 +11,7 @@ __all__ = [
     "LearningPrunerContract",
     "ModelContract",
     "PrunerContract",
+    "RemoteContract",
     "ScorerContract",
     "StoreContract",
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cascader.errors import CascaderError, SettingsError
 from cascader.storage.remote import is_url
-from cascader.storage.working_copy import WorkingCopy, remove_here
+from cascader.storage.working_copy import WorkingCopy, path_of_copy, remove_here
 
 #: Of this process. A path that is in none of them is a plain path, and costs nothing.
 _COPIES: dict[Path, WorkingCopy] = {}
@@ -24,8 +24,10 @@ def local_path(address: str | Path) -> Path:
 
 
 def _copy_for(url: str) -> WorkingCopy:
-    made = WorkingCopy(url)
-    return _COPIES.setdefault(made.path, made)
+    path = path_of_copy(url)
+    if path not in _COPIES:
+        _COPIES[path] = WorkingCopy(url)
+    return _COPIES[path]
 
 
 def copy_of(path: Path) -> WorkingCopy | None:

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 LEASE = ".lease"
 #: The environment variable that says how many seconds a lease holds without a sign of life.
 SECONDS_VARIABLE = "CASCADER_LEASE_SECONDS"
-_SECONDS = 30.0
+_SECONDS = 60.0
 _LONGEST_SECONDS = 3600.0
 #: A lease is renewed so many times before it would end.
 _RENEWALS = 3

@@ -20,7 +20,7 @@ _EXTRAS = {"s3": "'cascader[s3]'", "s3a": "'cascader[s3]'"}
 #: What tells apart two versions of an object: file systems have some of these.
 _VERSIONS = ("ETag", "etag", "generation", "ino", "mtime", "LastModified", "last_modified", "modified", "created")
 #: A part of a name: what runs use, and nothing that means something to a file system.
-_PART = re.compile(r"\w[\w .,+()=@-]{0,199}")
+_PART = re.compile(r"\w([\w .,+()=@-]{0,198}[\w,+()=@-])?")
 _NO_CREDENTIALS = frozenset({"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"})
 _LONGEST_REASON = 300
 
@@ -77,7 +77,9 @@ class Remote:
                 self._check_bucket()
         prefix = f"{self._root}/"
         named = {path.removeprefix(prefix): info for path, info in found.items() if info["type"] == "file"}
-        listed = {name: Listed(_version(info), _written_at(info)) for name, info in named.items() if name[-1:] != "/"}
+        listed = {
+            name: Listed(_version(info), _written_at(info)) for name, info in named.items() if name and name[-1] != "/"
+        }
         self._check_names(listed)
         return listed
 
@@ -266,9 +268,9 @@ def is_hidden(part: str) -> bool:
 
 def _version(info: Mapping[str, Any]) -> str:
     """Something that changes whenever an object is replaced; its ETag comes last, where it has one."""
-    found = [str(info[key]) for key in _VERSIONS if info.get(key) is not None]
-    has_tag = info.get("ETag") is not None
-    return " ".join([str(info.get("size")), *(found[:1] if has_tag else found)])
+    values = [info[key] for key in _VERSIONS if info.get(key) is not None]
+    found = [str(value.timestamp() if isinstance(value, datetime) else value) for value in values]
+    return " ".join([str(info.get("size")), *(found[:1] if "ETag" in info else found)])
 
 
 def _written_at(info: Mapping[str, Any]) -> float | None:

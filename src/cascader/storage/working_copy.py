@@ -39,6 +39,15 @@ def cache_folder() -> Path:
     return Path(chosen) if chosen else user_cache_path("cascader")
 
 
+def path_of_copy(url: str) -> Path:
+    """Where the cache of this machine has the files of a URL, in a folder whose name a person recognizes."""
+    place = url.rstrip("/")
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+    last = "".join(character for character in place.rpartition("/")[2] if character.isalnum() or character in "-_")
+    name = f"{last[:40]}-{hashlib.sha256(f'{endpoint} {place}'.encode()).hexdigest()[:16]}"
+    return cache_folder().resolve() / "urls" / name / "files"
+
+
 class WorkingCopy:
     """The files of a folder at a URL, as far as this machine has them, below `path`.
 
@@ -48,10 +57,9 @@ class WorkingCopy:
 
     def __init__(self, url: str) -> None:
         self.remote = Remote(url)
-        home = cache_folder().resolve() / "urls" / _folder_name(self.remote.url)
-        home.mkdir(parents=True, exist_ok=True)
-        self.path = home / "files"
-        self._home, self._index_path = home, home / "index.json"
+        self.path = path_of_copy(url)
+        self._home = self.path.parent
+        self._home.mkdir(parents=True, exist_ok=True)
         self._leases: list[Lease] = []
 
     def __repr__(self) -> str:
@@ -227,11 +235,11 @@ class WorkingCopy:
                 if index != before:
                     temporary = self._home / f".index.{secrets.token_hex(4)}.tmp"
                     temporary.write_text(json.dumps(index), encoding="utf-8")
-                    temporary.replace(self._index_path)
+                    temporary.replace(self._home / "index.json")
 
     def _read_index(self) -> dict[str, Any]:
         try:
-            return dict(json.loads(self._index_path.read_text(encoding="utf-8")))
+            return dict(json.loads((self._home / "index.json").read_text(encoding="utf-8")))
         except (OSError, ValueError):  # without it, everything is fetched again
             return {}
 
@@ -250,13 +258,6 @@ def swap_folders(temporary: Path, path: Path, old: Path | None) -> None:
         path.rmdir() if old is None else path.replace(old)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary.replace(path)
-
-
-def _folder_name(url: str) -> str:
-    """A name for the copy's folder that a person recognizes."""
-    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
-    last = "".join(character for character in url.rpartition("/")[2] if character.isalnum() or character in "-_")
-    return f"{last[:40]}-{hashlib.sha256(f'{endpoint} {url}'.encode()).hexdigest()[:16]}"
 
 
 def _shown(names: Collection[str]) -> list[str]:

@@ -1,0 +1,203 @@
+"""Runs at URLs: the same as in a folder, on every machine, whatever happens in between."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cascader import fit, load_run, save_run
+from cascader.cli import main
+from cascader.errors import DataError, StorageError
+from cascader.runs import RunFolder
+from cascader.storage import local_path, refresh
+from cascader.storage.remote import Remote
+from tests.faults.contents import contents_of, differences
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def options(tiny_model):
+    cross = {"base": tiny_model, "rounds": 1, "queries_per_round": 8, "split_layer": 0, "precision": "float32"}
+    settings = {"kge": {"dim": 4, "epochs": 2}, "cross": {**cross, "valid_top_k": 3}}
+    return {"tiers": ["rules", "kge", "cross"], "settings": settings}
+
+
+@pytest.fixture(scope="module")
+def local(toy, options, tmp_path_factory):
+    """The same run in a folder, with a result."""
+    run = fit(toy, tmp_path_factory.mktemp("runs") / "mine", **options)
+    run.evaluate(tiers=["kge", "cross"], name="both").save(run.folder.path / "results")
+    return run
+
+
+@pytest.fixture
+def on(tmp_path, monkeypatch):
+    """Go on as if on another machine."""
+    return lambda machine: monkeypatch.setenv("CASCADER_CACHE", str(tmp_path / machine))
+
+
+def call(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["cascader", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return stopped.value.code, capsys.readouterr()
+
+
+class RunAtUrlContract:
+    """What a run at a URL does; subclasses have the fixture `url`, the URL of an empty place."""
+
+    def test_it_is_the_run_of_a_folder_on_every_machine(self, toy, options, local, url, on, monkeypatch, capsys):
+        on("here")
+        run = fit(toy, url, **options)
+        assert run.folder.address == url
+        run.evaluate(tiers=["kge", "cross"], name="both").save(run.folder.path / "results")
+        on("there")
+        loaded = load_run(url)
+        for each in (run, loaded):
+            assert list(each.predict("aspirin", "treats")) == list(local.predict("aspirin", "treats"))
+        np.testing.assert_array_equal(loaded.evaluate().ranks.filtered.mean, local.evaluate().ranks.filtered.mean)
+        path = local_path(url)
+        refresh(path)
+        assert differences(contents_of(path), contents_of(local.folder.path)) == []
+        code, printed = call(monkeypatch, capsys, "compare", url, local.folder.path)
+        assert code == 0, printed.err
+        monkeypatch.setattr(Remote, "get", None)  # everything is here by now
+        fit(toy, url, **options)
+
+    def test_scores_that_another_machine_has_stored_are_not_computed_again(self, toy, local, url, on):
+        on("here")
+        local.save(url)
+        here = load_run(url).scorers()["cross"]
+        on("there")
+        there = load_run(url).scorers()["cross"]
+        question = toy.query("aspirin", "treats", "tail")
+        first, second = (scorer.score_all(question) for scorer in (here, there))
+        np.testing.assert_array_equal(first, second)
+        assert here.pairs_computed > 0
+        assert there.pairs_computed == 0
+
+    def test_an_object_that_was_changed_is_found_by_its_sum(self, local, url, on, tmp_path):
+        on("here")
+        local.save(url)
+        damaged = tmp_path / "damaged"
+        content = bytearray((local.folder.tier("kge") / "model.safetensors").read_bytes())
+        content[-1] ^= 1
+        damaged.write_bytes(content)
+        Remote(url).put("tiers/kge/model.safetensors", damaged)
+        on("there")
+        with pytest.raises(DataError, match=f"^{url}/tiers/kge/model.safetensors is damaged: .*expected"):
+            load_run(url)
+
+    def test_an_object_with_a_hostile_name_is_refused(self, local, url, on, tmp_path):
+        on("here")
+        local.save(url)
+        (tmp_path / "x").touch()
+        Remote(url).put("graph/x|y", tmp_path / "x")
+        on("there")
+        with pytest.raises(DataError, match=r"has an object called 'graph/x\|y', which no run has"):
+            load_run(url)
+
+    def test_a_run_that_is_not_there_is_no_run(self, url, on, monkeypatch, capsys):
+        code, printed = call(monkeypatch, capsys, "predict", url, "aspirin", "treats")
+        assert code == 2
+        assert f"there is no folder {url}. Check the address, or make a run there with: cascader fit" in printed.err
+
+
+class TestFolder(RunAtUrlContract):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"file://{tmp_path}/place/mine"
+
+    def test_a_run_can_be_saved_there(self, local, url):
+        assert load_run(save_run(url, local.kg, {"kge": local.tiers["kge"]}).folder.address).tiers.keys() == {"kge"}
+        with pytest.raises(Exception, match=f"{url} already holds a complete run"):
+            local.save(url)
+
+    def test_a_place_that_is_read_only_is_read(self, local, url, on, monkeypatch):
+        on("here")
+        local.save(url)
+        on("there")
+
+        def refused(*_, **__):
+            raise PermissionError("Access Denied")
+
+        for name in ("put_file", "open", "mv", "rm_file"):
+            monkeypatch.setattr(f"fsspec.implementations.local.LocalFileSystem.{name}", refused)
+        run = load_run(url)
+        assert list(run.predict("aspirin", "treats")) == list(local.predict("aspirin", "treats"))
+        assert len(run.scorers()["cross"].score_all(local.kg.query("aspirin", "treats", "tail")))
+        with pytest.raises(StorageError, match=f"{url} is read-only, so its result needs another place"):
+            run.folder.check_writable("result")
+
+    def test_the_report_is_put_beside_the_run(self, local, url, on, monkeypatch, capsys):
+        on("here")
+        local.save(url)
+        code, printed = call(monkeypatch, capsys, "report", url)
+        assert code == 0, printed.err
+        assert f"Written to {url}/report/report.html and {url}/report/report.json." in printed.out
+        assert "report/report.html" in Remote(url).list()
+
+
+@pytest.mark.slow
+class TestBucket(RunAtUrlContract):
+    @pytest.fixture
+    def url(self, s3):
+        return f"s3://{s3.bucket()}/runs/mine"
+
+    def test_credentials_that_fail_are_a_sentence(self, s3, url, monkeypatch, capsys):
+        with s3.checking_credentials():
+            code, printed = call(monkeypatch, capsys, "predict", url, "aspirin", "treats")
+        assert code == 2
+        assert "is refused: " in printed.err
+        assert "Check the credentials (AWS_ACCESS_KEY_ID" in printed.err
+
+
+@pytest.mark.slow
+class TestFaults:
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory):
+        return tmp_path_factory.mktemp("faults")
+
+    @pytest.fixture(scope="class")
+    def bucket(self, s3_server):
+        return s3_server.bucket()
+
+    @pytest.fixture(scope="class")
+    def outcome(self, s3_server, bucket, folder):
+        command = [sys.executable, "-m", "tests.faults.urls", bucket, str(folder)]
+        environment = {**os.environ, **s3_server.environment}
+        finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+        assert finished.returncode == 0, finished.stderr
+        return json.loads(finished.stdout)
+
+    def contents(self, url, folder):
+        path = RunFolder(url).path
+        refresh(path)
+        return differences(contents_of(path), contents_of(folder / "plain"))
+
+    def test_a_killed_fit_goes_on_from_other_machines_to_equal_contents(self, s3, bucket, folder, outcome):
+        assert outcome["plain"] == 0
+        assert outcome["kills"] >= 4
+        assert self.contents(f"s3://{bucket}/killed", folder) == []
+
+    def test_of_two_machines_one_waits_and_finds_the_run_finished(self, s3, bucket, folder, outcome):
+        assert outcome["together"]["codes"] == [0, 0]
+        printed = outcome["together"]["printed"]
+        assert f"note: s3://{bucket}/together is in use by process" in printed
+        assert f"s3://{bucket}/together/tiers/kge is already trained." in printed
+        assert self.contents(f"s3://{bucket}/together", folder) == []
+
+    def test_a_bucket_that_vanishes_is_a_sentence_and_nothing_is_lost(self, s3, bucket, folder, outcome):
+        vanished = outcome["vanished"]
+        assert vanished["codes"] == [2, 0]
+        assert f"error: s3://{bucket}-vanishing/mine" in vanished["printed"]
+        assert "is not there: " in vanished["printed"]
+        assert "what this machine has of it is kept" in vanished["printed"]
+        assert f"s3://{bucket}-vanishing/mine is empty now. What this machine had of it is kept in" in vanished["again"]
+        assert (next((folder / "vanishing").glob("urls/*/removed-*")) / "tiers" / "rules" / "model.json").exists()
+        assert self.contents(f"s3://{bucket}-vanishing/mine", folder) == []
