@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from cascader.errors import DataError, SettingsError
-from cascader.models import FittedModel, Frequency, load_model, model_class, model_names, register, registry
+from cascader.models import ClosedFormModel, Frequency, load_model, model_class, model_names, register, registry
 from cascader.models.registry import contract_violations
 from cascader.models.settings import Between, Settings
 from tests.contracts import ModelContract
@@ -24,7 +24,7 @@ class DegreeSettings(Settings):
     power: Annotated[float, Between(0, 10)] = 1.0
 
 
-class Degree(FittedModel):
+class Degree(ClosedFormModel):
     """A closed-form tier: scores an entity by its number of triples."""
 
     name = "degree"
@@ -32,9 +32,8 @@ class Degree(FittedModel):
     settings_class: ClassVar[type[Settings]] = DegreeSettings
     settings: DegreeSettings
 
-    def fit(self, kg, *, folder=None, time_limit=None, earlier=None):
+    def _fit(self, kg, seconds):
         self.scores_ = (kg.degrees() ** self.settings.power).astype(np.float32)
-        return self
 
     def score_all(self, queries):
         return np.tile(self.scores_, (len(queries), 1))
@@ -130,7 +129,7 @@ class TestBadInput:
     def test_a_base_class_whose_method_is_not_written(self):
         class Half(Degree):
             name = "half"
-            score = FittedModel.score
+            score = ClosedFormModel.score
 
         with pytest.raises(SettingsError, match="score is missing, expected the method score"):
             register(Half)

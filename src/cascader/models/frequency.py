@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
-from cascader.models.model import FittedModel, array_of
+from cascader.models.model import ClosedFormModel, array_of
 from cascader.scoring.scorer import Scorer
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Frequency(FittedModel):
+class Frequency(ClosedFormModel):
     """Scores an entity by how often it fills the asked side of the relation in train, whatever the anchor.
 
     It knows nothing about the anchor, so whatever a model gains over it was learned about the question itself.
@@ -34,15 +34,7 @@ class Frequency(FittedModel):
     counts_: "csr_array"  # (2 × relations, entities): the head side of each relation, then the tail side
     popularity_: FloatArray  # (entities,) in [0, 1)
 
-    def fit(
-        self,
-        kg: KnowledgeGraph,
-        *,
-        folder: str | Path | None = None,
-        time_limit: float | str | None = None,
-        earlier: Scorer | None = None,
-    ) -> Self:
-        """Count the train triples; there is nothing to resume, to limit or to complement."""
+    def _fit(self, kg: KnowledgeGraph, seconds: float) -> None:
         from scipy.sparse import csr_array
 
         queries = Queries.from_triples(kg.train)
@@ -52,7 +44,6 @@ class Frequency(FittedModel):
         self.counts_ = csr_array((ones, (rows, queries.required_golds())), shape=shape)
         # Below 1, so that it only ever decides between equal counts.
         self.popularity_ = (kg.degrees() / (2 * len(kg.train) + 1)).astype(np.float32)
-        return self
 
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""

@@ -1,7 +1,7 @@
 """The contract of a tier, `Model`, and what the built-in models share.
 
-A tier is a scorer that can be fitted, saved and loaded. A closed-form model inherits `FittedModel`; one that trains in
-epochs inherits `TrainedModel`.
+A tier is a scorer that can be fitted, saved and loaded. One without epochs inherits `ClosedFormModel`; one that
+trains in epochs inherits `TrainedModel`.
 """
 
 import time
@@ -106,7 +106,7 @@ class Model(Scorer, Protocol):
 class FittedModel(ABC):
     """What all built-in models share: settings, `repr`, history, saving and loading.
 
-    A closed-form model needs `fit`, `score_all`, `score`, `_tensors` and `_take_tensors`, and the four class variables.
+    A subclass needs `score_all`, `score`, `_tensors` and `_take_tensors`, and the four class variables.
     """
 
     name: ClassVar[str]
@@ -146,26 +146,6 @@ class FittedModel(ABC):
     def default_settings(cls) -> Settings:
         """The settings of a model that is built without any."""
         return cls.settings_class.of(cls.defaults)
-
-    # Learning.
-
-    @abstractmethod
-    def fit(
-        self,
-        kg: KnowledgeGraph,
-        *,
-        folder: str | Path | None = None,
-        time_limit: float | str | None = None,
-        earlier: Scorer | None = None,
-    ) -> Self:
-        """Learn from the train split; a closed-form model needs none of the options."""
-
-    def dry_run(self, kg: KnowledgeGraph, earlier: Scorer | None = None) -> TrainingCost:
-        """Fit the model, which is quick if it has no epochs, and say how long that took."""
-        started = time.perf_counter()
-        self.fit(kg, earlier=earlier)
-        seconds = time.perf_counter() - started
-        return TrainingCost(seconds, epoch=0.0, look=0.0, epochs=1, valid_every=1, parameters=self.parameter_count)
 
     # Scoring.
 
@@ -229,6 +209,33 @@ class FittedModel(ABC):
 
     def _not_fitted(self) -> NotFittedError:
         return NotFittedError(f"{self.name} has not been fitted. Call fit(kg), or load it from a folder.")
+
+
+class ClosedFormModel(FittedModel):
+    """A model that learns in one go: there is nothing to resume, and no earlier tier to complement."""
+
+    def fit(
+        self,
+        kg: KnowledgeGraph,
+        *,
+        folder: str | Path | None = None,
+        time_limit: float | str | None = None,
+        earlier: Scorer | None = None,
+    ) -> Self:
+        """Learn from the train split, within the limit where the model has a cheaper way."""
+        self._fit(kg, parse_duration(time_limit))
+        return self
+
+    @abstractmethod
+    def _fit(self, kg: KnowledgeGraph, seconds: float) -> None:
+        """Learn from the train split; `seconds` are infinite without a limit."""
+
+    def dry_run(self, kg: KnowledgeGraph, earlier: Scorer | None = None) -> TrainingCost:
+        """Fit the model, and say how long that took."""
+        started = time.perf_counter()
+        self.fit(kg)
+        seconds = time.perf_counter() - started
+        return TrainingCost(seconds, epoch=0.0, look=0.0, epochs=1, valid_every=1, parameters=self.parameter_count)
 
 
 class TrainedModel(FittedModel):

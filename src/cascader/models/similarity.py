@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from cascader.display import emit
-from cascader.durations import format_duration, parse_duration
+from cascader.durations import format_duration
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.arrays import triple_keys
-from cascader.models.model import FittedModel, array_of
+from cascader.models.model import ClosedFormModel, array_of
 from cascader.models.regression import Features, Likeness, closed_form, nearest_neighbors, rows_of
 from cascader.models.settings import Between, Settings
 from cascader.scoring.scorer import Reason, Scorer
@@ -42,7 +42,7 @@ class SimilaritySettings(Settings):
     neighbors: Annotated[int, Between(1, 100_000)] = 300  #: that an entity of a larger graph is compared with
 
 
-class Similarity(FittedModel):
+class Similarity(ClosedFormModel):
     """Scores an answer by the similar entities that have it, and by the similar answers that the anchor has.
 
     What is known of an entity is predicted from what is known of all others, by ridge regression: the weights are how
@@ -70,19 +70,10 @@ class Similarity(FittedModel):
     train_: KnownAnswers
     names_: tuple[str, ...]  # of the entities
 
-    def fit(
-        self,
-        kg: KnowledgeGraph,
-        *,
-        folder: str | Path | None = None,
-        time_limit: float | str | None = None,
-        earlier: Scorer | None = None,
-    ) -> Self:
+    def _fit(self, kg: KnowledgeGraph, seconds: float) -> None:
         """Compare all entities of train, or each with its neighbors where the graph is large or the time is short."""
-        seconds = parse_duration(time_limit)
         likeness = self._likeness(Features(kg.known(("train",)), self.settings.rarity), seconds)
         self._take(likeness, kg)
-        return self
 
     def _likeness(self, features: Features, seconds: float) -> Likeness:
         count, ridge, neighbors = features.matrix.shape[0], self.settings.ridge, self.settings.neighbors

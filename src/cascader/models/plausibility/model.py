@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.models.model import FittedModel, array_of
+from cascader.models.model import ClosedFormModel, array_of
 from cascader.models.plausibility.evidence import BINS, Evidence, Judgment, Wording, bins_of, values_at
 from cascader.models.plausibility.log_odds import (
     Facts,
@@ -58,7 +58,7 @@ class PlausibilityOptions(TypedDict, total=False):
     linked: bool
 
 
-class Plausibility(FittedModel):
+class Plausibility(ClosedFormModel):
     """Log-odds of an entity being an answer at all, from the facts that are known when the question is asked.
 
     Nothing is trained in epochs: it compares what the answers of train have in common, each fact left out of its own
@@ -86,15 +86,8 @@ class Plausibility(FittedModel):
     def __init__(self, **settings: Unpack[PlausibilityOptions]) -> None:
         super().__init__(**settings)
 
-    def fit(
-        self,
-        kg: KnowledgeGraph,
-        *,
-        folder: str | Path | None = None,
-        time_limit: float | str | None = None,
-        earlier: Scorer | None = None,
-    ) -> Self:
-        """Learn the log-odds of each part from train; there is nothing to resume, to limit or to complement."""
+    def _fit(self, kg: KnowledgeGraph, seconds: float) -> None:
+        """Learn the log-odds of each part from train."""
         from scipy.sparse import vstack
 
         if not kg.relations:
@@ -113,7 +106,6 @@ class Plausibility(FittedModel):
             for group in facts.groups()
         ]
         self.signature_ = vstack(signature, format="csr")
-        return self
 
     def _learn(self, facts: Facts, directed: IntArray, weights: FloatArray) -> "csr_array":
         """Take the weights of features, (relations, features), learn the other parts, and return the signature's."""

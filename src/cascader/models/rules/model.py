@@ -1,18 +1,19 @@
 """Rules: what usually holds in the graph, as answers and as the reasons for them."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from cascader.display import emit
-from cascader.durations import format_duration, parse_duration
+from cascader.durations import format_duration
 from cascader.errors import DataError
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.models.model import FittedModel, array_of
+from cascader.models.model import ClosedFormModel, array_of
 from cascader.models.rules.application import AppliedRules
 from cascader.models.rules.facts import BANDS, Facts
 from cascader.models.rules.miner import SAMPLED, STAGES, Mined, Miner
@@ -34,7 +35,7 @@ _FREQUENCY_WEIGHT = 0.001
 _DRY_SECONDS = 1.0
 
 
-class Rules(FittedModel):
+class Rules(ClosedFormModel):
     """Scores an entity by the rules that propose it: log of the probability that not all of the best five err.
 
     A rule is a chain of up to three facts from the anchor to the answer, or says which answer goes with a feature. Its
@@ -65,20 +66,11 @@ class Rules(FittedModel):
     def __init__(self, **settings: Unpack[RulesOptions]) -> None:
         super().__init__(**settings)
 
-    def fit(
-        self,
-        kg: KnowledgeGraph,
-        *,
-        folder: str | Path | None = None,
-        time_limit: float | str | None = None,
-        earlier: Scorer | None = None,
-    ) -> Self:
-        """Mine rules from train for at most `time_limit`, or `max_seconds` if there is none; fewer if time is short."""
-        limit = self.settings.max_seconds if time_limit is None else parse_duration(time_limit)
+    def _fit(self, kg: KnowledgeGraph, seconds: float) -> None:
+        """Mine rules from train for so long, or for `max_seconds` if there is no limit; fewer if time is short."""
         started = time.monotonic()
-        mined = self._mine(kg, limit)
+        mined = self._mine(kg, seconds if math.isfinite(seconds) else self.settings.max_seconds)
         emit("rules", _summary(mined, time.monotonic() - started))
-        return self
 
     def _mine(self, kg: KnowledgeGraph, seconds: float) -> Mined:
         mined = Miner(Facts(kg.known(("train",))), self.settings, seconds).mine()
