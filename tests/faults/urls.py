@@ -24,7 +24,7 @@ from cascader.storage.remote import Remote
 from tests.faults.processes import Child
 
 #: So many more puts are let through at each attempt before the process kills itself.
-_MORE_PUTS = 4
+_MORE_PUTS = 6
 _LONGEST_SECONDS = 120
 
 

@@ -81,25 +81,20 @@ class RunAtUrlContract:
         assert here.pairs_computed > 0
         assert there.pairs_computed == 0
 
-    def test_an_object_that_was_changed_is_found_by_its_sum(self, local, url, on, tmp_path):
+    def test_what_a_stranger_has_changed_is_refused(self, local, url, on, tmp_path):
         on("here")
         local.save(url)
-        damaged = tmp_path / "damaged"
+        damaged, remote = tmp_path / "damaged", Remote(url)
         content = bytearray((local.folder.tier("kge") / "model.safetensors").read_bytes())
         content[-1] ^= 1
         damaged.write_bytes(content)
-        Remote(url).put("tiers/kge/model.safetensors", damaged)
         on("there")
-        with pytest.raises(DataError, match=f"^{url}/tiers/kge/model.safetensors is damaged: .*expected"):
-            load_run(url)
-
-    def test_an_object_with_a_hostile_name_is_refused(self, local, url, on, tmp_path):
-        on("here")
-        local.save(url)
-        (tmp_path / "x").touch()
-        Remote(url).put("graph/x|y", tmp_path / "x")
-        on("there")
+        remote.put("graph/x|y", damaged)
         with pytest.raises(DataError, match=r"has an object called 'graph/x\|y', which no run has"):
+            load_run(url)
+        remote.remove("graph/x|y")
+        remote.put("tiers/kge/model.safetensors", damaged)
+        with pytest.raises(DataError, match=f"^{url}/tiers/kge/model.safetensors is damaged: .*expected"):
             load_run(url)
 
     def test_a_run_that_is_not_there_is_no_run(self, url, on, monkeypatch, capsys):
@@ -157,47 +152,45 @@ class TestBucket(RunAtUrlContract):
         assert "Check the credentials (AWS_ACCESS_KEY_ID" in printed.err
 
 
+@pytest.fixture(scope="module")
+def faults(s3_server, tmp_path_factory):
+    """What became of fits that met with faults, the bucket, and the folder with a run that met with none."""
+    bucket, folder = s3_server.bucket(), tmp_path_factory.mktemp("faults")
+    command = [sys.executable, "-m", "tests.faults.urls", bucket, str(folder)]
+    environment = {**os.environ, **s3_server.environment}
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout), bucket, folder
+
+
 @pytest.mark.slow
 class TestFaults:
-    @pytest.fixture(scope="class")
-    def folder(self, tmp_path_factory):
-        return tmp_path_factory.mktemp("faults")
-
-    @pytest.fixture(scope="class")
-    def bucket(self, s3_server):
-        return s3_server.bucket()
-
-    @pytest.fixture(scope="class")
-    def outcome(self, s3_server, bucket, folder):
-        command = [sys.executable, "-m", "tests.faults.urls", bucket, str(folder)]
-        environment = {**os.environ, **s3_server.environment}
-        finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-        assert finished.returncode == 0, finished.stderr
-        return json.loads(finished.stdout)
-
     def contents(self, url, folder):
         path = RunFolder(url).path
         refresh(path)
         return differences(contents_of(path), contents_of(folder / "plain"))
 
-    def test_a_killed_fit_goes_on_from_other_machines_to_equal_contents(self, s3, bucket, folder, outcome):
+    def test_a_killed_fit_goes_on_from_other_machines_to_equal_contents(self, s3, faults):
+        outcome, bucket, folder = faults
         assert outcome["plain"] == 0
-        assert outcome["kills"] >= 4
+        assert outcome["kills"] >= 2
         assert self.contents(f"s3://{bucket}/killed", folder) == []
 
-    def test_of_two_machines_one_waits_and_finds_the_run_finished(self, s3, bucket, folder, outcome):
+    def test_of_two_machines_one_waits_and_finds_the_run_finished(self, s3, faults):
+        outcome, bucket, folder = faults
         assert outcome["together"]["codes"] == [0, 0]
         printed = outcome["together"]["printed"]
         assert f"note: s3://{bucket}/together is in use by process" in printed
         assert f"s3://{bucket}/together/tiers/kge is already trained." in printed
         assert self.contents(f"s3://{bucket}/together", folder) == []
 
-    def test_a_bucket_that_vanishes_is_a_sentence_and_nothing_is_lost(self, s3, bucket, folder, outcome):
+    def test_a_bucket_that_vanishes_is_a_sentence_and_nothing_is_lost(self, s3, faults):
+        outcome, bucket, folder = faults
         vanished = outcome["vanished"]
         assert vanished["codes"] == [2, 0]
         assert f"error: s3://{bucket}-vanishing/mine" in vanished["printed"]
         assert "is not there: " in vanished["printed"]
         assert "what this machine has of it is kept" in vanished["printed"]
         assert f"s3://{bucket}-vanishing/mine is empty now. What this machine had of it is kept in" in vanished["again"]
-        assert (next((folder / "vanishing").glob("urls/*/removed-*")) / "tiers" / "rules" / "model.json").exists()
+        assert (next((folder / "vanishing").glob("urls/*/removed-*")) / "graph" / "train.parquet").exists()
         assert self.contents(f"s3://{bucket}-vanishing/mine", folder) == []

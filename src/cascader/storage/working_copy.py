@@ -156,7 +156,8 @@ class WorkingCopy:
             self._check_leases(folder)
             self._put_partial(prefix + PARTIAL)
             self.remote.remove(*(name for name in _shown(self.remote.list(folder)) if name not in files))
-            versions = {name: self.remote.put(name, file) for name, file in files.items()}
+            with ThreadPoolExecutor(_TRANSFERS) as pool:
+                versions = dict(zip(files, pool.map(self.remote.put, files.keys(), files.values()), strict=True))
             self._check_leases(folder)
             self.remote.remove(prefix + PARTIAL)
             swap_folders(temporary, path, old)
