@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from cascader.cli.console import chosen_format, echo, echo_error, shortened, write_rows_as
 from cascader.cli.options import PairsOption, RunArgument, TimeLimitOption, VerifyOption, budget_of
 from cascader.cli.predict import KeepGoingOption, readable
-from cascader.errors import SettingsError
+from cascader.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from cascader.runs import Link, Outcome, Review, Run, WorkList
@@ -182,7 +183,8 @@ class _Session:
         self.passed.discard(undone.triple)
         self.next = undone.triple
         if not any(link.triple == undone.triple for link in self.links):  # decided before the list was made
-            self.links.insert(0, link_of(self.review.informed(self.work.predictor), undone.triple))
+            with suppress(DataError):  # another reviewer has decided it, or the graph lacks its ids
+                self.links.insert(0, link_of(self.review.informed(self.work.predictor), undone.triple))
         echo(f"   undone: {' '.join(undone.triple)} is no longer {undone.outcome}")
 
     # What is printed.

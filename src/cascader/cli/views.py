@@ -99,6 +99,9 @@ def serve(
         str,
         typer.Option("--token", envvar="CASCADER_TOKEN", help="A secret that every request to the API must send."),
     ] = "",
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Take no decisions of reviewers: ask and look only.")
+    ] = False,
     verify: VerifyOption = True,
 ) -> None:
     """Serve a run as a web page for asking and exploring, and as a JSON API.
@@ -113,4 +116,12 @@ def serve(
         raise MissingExtraError(
             f'serving needs {error.name}, which is not installed. Install it with: pip install "cascader[serve]"'
         ) from error
-    serve_run(run, host=host, port=port, token=token, verify=verify, ready=lambda url: echo(f"Serving {run} at {url}"))
+    serve_run(
+        run,
+        host=host,
+        port=port,
+        token=token,
+        verify=verify,
+        read_only=read_only,
+        ready=lambda url: echo(f"Serving {run} at {url}"),
+    )

@@ -56,6 +56,7 @@ class Review:
         self.identity = run.metadata.identity  #: of the run as it is now
         self._read: tuple[object, Decisions] | None = None
         self._known: tuple[list[Ids], KnownAnswers] = ([], run.kg.known())
+        self._rejected: tuple[list[Ids], KnownAnswers | None] = ([], None)
 
     def __repr__(self) -> str:
         return f"Review({self.decisions!r})"
@@ -65,10 +66,11 @@ class Review:
     @property
     def decisions(self) -> Decisions:
         """What is decided now, by whomever: the log is read again whenever it has changed."""
-        state = _state_of(self.path)
-        if self._read is None or self._read[0] != state:
-            self._read = state, Decisions(read_records(self.path, Decision, _ADVICE), self._kg)
-        return self._read[1]
+        state, read = _state_of(self.path), self._read
+        if read is not None and (read[0] == state or not self._run.folder.path.exists()):
+            return read[1]
+        self._read = read = state, Decisions(read_records(self.path, Decision, _ADVICE), self._kg)
+        return read[1]
 
     def accept(self, head: str, relation: str, tail: str, *, reviewer: str | None = None) -> None:
         """Accept a link, by ids or names: from now on, it counts as a fact."""
@@ -123,19 +125,32 @@ class Review:
 
     def informed(self, predictor: Predictor) -> Predictor:
         """Return the same predictor with accepted links as facts, and without rejected ones."""
-        rejected = [decision.triple for decision in self.decisions.rejected]
-        return replace(predictor, known=self._known_now(), rejected=self._answers(rejected) if rejected else None)
+        decisions = self.decisions
+        return replace(
+            predictor,
+            known=self._known_with([decision.triple for decision in decisions.accepted]),
+            rejected=self._answers_of([decision.triple for decision in decisions.rejected]),
+        )
 
-    def _known_now(self) -> KnownAnswers:
-        """The facts of the graph and the accepted ones; the same object for as long as these are the same."""
-        accepted = [decision.triple for decision in self.decisions.accepted]
-        if accepted != self._known[0]:
-            more = np.concatenate([self._kg.triples(), self.indices(accepted)])
-            self._known = accepted, KnownAnswers(more, len(self._kg.entities), len(self._kg.relations))
-        return self._known[1]
+    def _known_with(self, accepted: list[Ids]) -> KnownAnswers:
+        """The facts of the graph and the accepted ones; the same object for as long as these are the same.
 
-    def _answers(self, links: Sequence[Ids]) -> KnownAnswers:
-        return KnownAnswers(self.indices(links), len(self._kg.entities), len(self._kg.relations))
+        What tiers look up is made once for such an object.
+        """
+        known = self._known
+        if accepted != known[0]:
+            facts = np.concatenate([self._kg.triples(), self.indices(accepted)])
+            self._known = known = accepted, self._answers(facts)
+        return known[1]
+
+    def _answers_of(self, rejected: list[Ids]) -> KnownAnswers | None:
+        found = self._rejected
+        if rejected != found[0]:
+            self._rejected = found = rejected, self._answers(self.indices(rejected)) if rejected else None
+        return found[1]
+
+    def _answers(self, triples: Triples) -> KnownAnswers:
+        return KnownAnswers(triples, len(self._kg.entities), len(self._kg.relations))
 
     def indices(self, links: Sequence[Ids]) -> Triples:
         """Return links, by ids that the graph has, as indices; shape (links, 3)."""

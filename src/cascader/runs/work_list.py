@@ -8,6 +8,7 @@ import numpy as np
 
 from cascader.cascade import Deadline
 from cascader.display import progress
+from cascader.errors import DataError
 from cascader.graph import Entity, FloatArray, KnowledgeGraph, Queries, Relation, Side
 from cascader.runs.prediction import Prediction, Predictions, percent
 from cascader.runs.predictor import Predictor
@@ -152,12 +153,15 @@ class WorkList:
 def link_of(predictor: Predictor, triple: Key) -> Link:
     """Return one link, by ids that the graph has, with what both of its questions say of it."""
     head, relation, tail = triple
-    everything = len(predictor.kg.entities)
     asked: list[tuple[Side, str, str]] = [("tail", head, tail), ("head", tail, head)]
     found: dict[Side, Prediction] = {}
     for side, anchor, answer in asked:
-        answers = predictor.predict(anchor, relation, side, top=everything, with_known=True)
-        found[side] = next(each for each in answers if each.id == answer)
+        answers = predictor.predict(anchor, relation, side, top=len(predictor.kg.entities))
+        place = next((i for i, each in enumerate(answers) if each.id == answer), None)
+        if place is not None:
+            found[side] = answers[place]
+    if not found:
+        raise DataError(f"({', '.join(triple)}) is known or rejected, or links a thing to itself: it is not proposed.")
     return Link(_together(triple, found, {}), _better(found))
 
 

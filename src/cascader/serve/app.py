@@ -31,6 +31,7 @@ from cascader.serve.middleware import (
 )
 from cascader.serve.names import AskableRelations, EntitySearch, example_questions
 from cascader.serve.responses import EncodedAnswers
+from cascader.serve.review import Desk, review_routes
 from cascader.serve.schemas import Limits
 from cascader.serve.service import QueryService
 
@@ -47,15 +48,21 @@ def create_app(
     *,
     host: str = "127.0.0.1",
     token: str = "",
+    read_only: bool = False,
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
     batching: Batching = Batching(),  # noqa: B008 - likewise
 ) -> FastAPI:
-    """A run as a web application; its budgets are prepared now, so that no request has to wait for that."""
+    """A run as a web application; its budgets are prepared now, so that no request has to wait for that.
+
+    If it is `read_only`, it takes no decisions of reviewers.
+    """
     service, connections = QueryService(run, limits, batching), Connections(limits)
+    desk = Desk(service, read_only)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, object]]:
         yield {CONNECTIONS: connections}
+        desk.close()
         await asyncio.to_thread(service.close)
 
     app = FastAPI(
@@ -72,7 +79,8 @@ def create_app(
     metrics.watch("cascader_questions_waiting", "Questions that wait.", lambda: service.waiting)
     metrics.watch("cascader_questions_waiting_limit", "Questions that may wait.", lambda: limits.waiting)
     metrics.watch("cascader_connections", "Open connections.", lambda: len(connections))
-    for router in (_question_routes(service), _lookup_routes(service), _metrics_routes(metrics)):
+    routers = _question_routes(service), _lookup_routes(service), review_routes(desk, service)
+    for router in (*routers, _metrics_routes(metrics)):
         app.include_router(router, prefix="/api", responses=_ERRORS, dependencies=security)
     app.include_router(_page_routes(run), include_in_schema=False)
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False))

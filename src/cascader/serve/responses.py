@@ -119,7 +119,7 @@ class ResponseBuilder:
             probability=prediction.probability,
             score=prediction.score,
             is_known=prediction.is_known,
-            reasons=[_reason_given(reason) for reason in prediction.reasons] if is_explained else [],
+            reasons=[reason_given(reason) for reason in prediction.reasons] if is_explained else [],
             trace=[_trace_step(trace) for trace in prediction.trace],
             read=self._read(prediction.entity),
         )
@@ -130,7 +130,8 @@ class ResponseBuilder:
         return max((model.as_read(text) for model in self._language.values()), key=len, default=text)
 
 
-def _reason_given(reason: TierReason) -> ReasonGiven:
+def reason_given(reason: TierReason) -> ReasonGiven:
+    """A reason as it is sent."""
     return ReasonGiven(**reason.as_dict(), words=reason.in_words())
 
 

@@ -31,7 +31,7 @@ Text = Annotated[str, Field(min_length=1, max_length=1000)]
 # Requests.
 
 
-class _Request(BaseModel):
+class RequestBody(BaseModel):
     """What a client sends; an unknown field is an error, since it is likely a typo."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -47,21 +47,21 @@ class _Request(BaseModel):
         return given
 
 
-class QuestionBudget(_Request):
+class QuestionBudget(RequestBody):
     """What an answer may cost: pairs read, on average, or seconds."""
 
     pairs: float | None = Field(None, ge=0)
     seconds: float | None = Field(None, gt=0, le=_LIMITS.seconds)
 
 
-class NewEntity(_Request):
+class NewEntity(RequestBody):
     """An entity that the graph does not have."""
 
     name: Text
     description: str = Field("", max_length=20_000)
 
 
-class Question(_Request):
+class Question(RequestBody):
     """A question: (entity, relation, ?), or (?, relation, entity) if `side` is "head"."""
 
     entity: Text | None = None
@@ -82,7 +82,7 @@ class Question(_Request):
         return self
 
 
-class QuestionBatch(_Request):
+class QuestionBatch(RequestBody):
     """Several questions."""
 
     questions: list[Question] = Field(min_length=1, max_length=_LIMITS.batch_questions, fail_fast=True)
@@ -95,7 +95,7 @@ class QuestionBatch(_Request):
         return self
 
 
-class TripleBatch(_Request):
+class TripleBatch(RequestBody):
     """Triples by id or name: head, relation, tail."""
 
     triples: list[tuple[Text, Text, Text]] = Field(min_length=1, max_length=_LIMITS.classify_triples, fail_fast=True)
@@ -104,20 +104,20 @@ class TripleBatch(_Request):
 # Responses.
 
 
-class _Response(BaseModel):
+class ResponseBody(BaseModel):
     """What a client gets; it is read off our own objects where their attributes have the same names."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
-class ErrorResponse(_Response):
+class ErrorResponse(ResponseBody):
     """What was found, what was expected and what to do, with names that may have been meant."""
 
     error: str
     suggestions: list[str] = []
 
 
-class Health(_Response):
+class Health(ResponseBody):
     """Which run the server serves."""
 
     status: str = "ok"
@@ -125,7 +125,7 @@ class Health(_Response):
     version: str
 
 
-class Named(_Response):
+class Named(ResponseBody):
     """An entity or a relation."""
 
     id: str
@@ -144,7 +144,7 @@ class RelationCount(Named):
     count: int
 
 
-class TierSummary(_Response):
+class TierSummary(ResponseBody):
     """A tier of the run."""
 
     name: str
@@ -152,7 +152,7 @@ class TierSummary(_Response):
     parameters: int
 
 
-class BudgetChoice(_Response):
+class BudgetChoice(ResponseBody):
     """A budget to choose, and what it achieves on valid."""
 
     pairs: int
@@ -161,7 +161,7 @@ class BudgetChoice(_Response):
     predicted_seconds: float
 
 
-class ExampleQuestion(_Response):
+class ExampleQuestion(ResponseBody):
     """A question to start with."""
 
     entity: Named
@@ -169,7 +169,7 @@ class ExampleQuestion(_Response):
     side: Side
 
 
-class GraphSummary(_Response):
+class GraphSummary(ResponseBody):
     """Everything that a client needs to know before it asks."""
 
     name: str
@@ -185,7 +185,7 @@ class GraphSummary(_Response):
     examples: list[ExampleQuestion]
 
 
-class EntityMatches(_Response):
+class EntityMatches(ResponseBody):
     """The first entities that match, and how many there are."""
 
     entities: list[EntitySummary]
@@ -206,7 +206,7 @@ class EntityDetails(EntitySummary):
     relations: list[AskableRelation]
 
 
-class ResolvedQuestion(_Response):
+class ResolvedQuestion(ResponseBody):
     """A question as the server understood it."""
 
     anchor: EntitySummary
@@ -215,7 +215,7 @@ class ResolvedQuestion(_Response):
     is_new: bool
 
 
-class TraceStep(_Response):
+class TraceStep(ResponseBody):
     """What one tier made of an answer; `share` is what the tier counts for in the answer's score, from 0 to 1."""
 
     tier: str
@@ -227,7 +227,7 @@ class TraceStep(_Response):
     words: str
 
 
-class Fact(_Response):
+class Fact(ResponseBody):
     """A triple of the graph."""
 
     head: Named
@@ -235,7 +235,7 @@ class Fact(_Response):
     tail: Named
 
 
-class ReasonGiven(_Response):
+class ReasonGiven(ResponseBody):
     """What speaks for an answer, against it, or against the candidate below it that `rival` names.
 
     A `share` of 0 marks evidence that the ranking did not use. `words` says all of it in one line.
@@ -266,14 +266,14 @@ class Answer(EntitySummary):
     read: str
 
 
-class QuestionText(_Response):
+class QuestionText(ResponseBody):
     """The question as the language models read it, and which tiers do."""
 
     question: str
     of: str
 
 
-class AnswerCost(_Response):
+class AnswerCost(ResponseBody):
     """What the answers cost; `complete` is false if time ran out before everything was read."""
 
     pairs_read: int
@@ -284,7 +284,7 @@ class AnswerCost(_Response):
     valid_mrr: float | None
 
 
-class Answers(_Response):
+class Answers(ResponseBody):
     """The answers to a question, and up to a hundred that the graph already has."""
 
     question: ResolvedQuestion
@@ -295,13 +295,13 @@ class Answers(_Response):
     cost: AnswerCost
 
 
-class BatchAnswers(_Response):
+class BatchAnswers(ResponseBody):
     """The answers to each question, or what was wrong with it."""
 
     answers: list[Answers | ErrorResponse]
 
 
-class TripleVerdict(_Response):
+class TripleVerdict(ResponseBody):
     """Whether a triple is judged true."""
 
     head: Named
@@ -312,7 +312,7 @@ class TripleVerdict(_Response):
     is_known: bool
 
 
-class Verdicts(_Response):
+class Verdicts(ResponseBody):
     """A verdict for each triple, and the lowest probability that counts as true."""
 
     verdicts: list[TripleVerdict]

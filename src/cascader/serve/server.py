@@ -42,6 +42,7 @@ def serve(
     token: str,
     ready: Callable[[str], None],
     verify: bool = True,
+    read_only: bool = False,
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
     batching: Batching = Batching(),  # noqa: B008 - likewise
 ) -> None:
@@ -54,7 +55,8 @@ def serve(
                 f"other machines can reach {host}, so anyone there could ask. Set --token TOKEN, or serve on 127.0.0.1."
             )
         name = address if address in _EVERYWHERE else host
-        app = create_app(load_run(run, verify=verify), host=name, token=token, limits=limits, batching=batching)
+        loaded, access = load_run(run, verify=verify), {"host": name, "token": token}
+        app = create_app(loaded, **access, read_only=read_only, limits=limits, batching=batching)
         _log_requests()
         _keep_others_from_waiting()
         server = uvicorn.Server(_config(app, limits))

@@ -29,6 +29,8 @@ _TRIPLES_PER_BLOCK = 20
 _LOOKUP_THREADS = 3
 _SECONDS_TO_CLOSE = 1.0
 _ASK_ALONE = "Search for it at /api/entities, or ask /api/answer, to get the closest names."
+#: Marks what is no question, but has to be computed in the same thread.
+_ACTION = object()
 T = TypeVar("T")
 
 
@@ -55,6 +57,11 @@ class QueryService:
         self._counting = _counting_scorers(self.levels)
         self._lookups = ThreadPoolExecutor(_LOOKUP_THREADS, "lookups")
         self._batcher = Batcher(self._work, self._most, batching, limits.waiting)
+
+    async def compute(self, action: Callable[[], T]) -> T:
+        """Let something be computed by the thread that answers, when its turn comes."""
+        found: T = await self._answered(BatchKey(0, with_known=False, alone=_ACTION), action, time.monotonic())
+        return found
 
     @property
     def waiting(self) -> int:
@@ -188,7 +195,7 @@ class QueryService:
 
     def _most(self, key: BatchKey) -> int:
         """As many questions as fit into a block, so that nobody waits long for other clients' questions."""
-        if key.why:
+        if key.why or key.alone is _ACTION:
             return 1
         at_once = int(self._batching.block_seconds / max(self.levels[key.level].predicted_seconds, 1e-9))
         return max(1, min(self._batching.most, at_once))
@@ -197,13 +204,15 @@ class QueryService:
         for scorer in self._counting:
             scorer.check = check
         with no_progress():
+            if key.alone is _ACTION:
+                return [action() for action in items]
             if key.alone == "verdicts":
                 return [self._verdicts(rows) for rows in items]
             return self._answers(key, items, check)
 
     def _verdicts(self, rows: list[tuple[int, int, int]]) -> list[Verdict]:
         assert self._judge is not None  # noqa: S101 - `classify` has checked
-        return self._judge.judge(np.array(rows, dtype=np.int32))
+        return self.run.review.informed(self._judge).judge(np.array(rows, dtype=np.int32))
 
     def _answers(self, key: BatchKey, asked: list[ResolvedQuery], check: Check) -> list[EncodedAnswers]:
         level = self.levels[key.level]
@@ -221,8 +230,9 @@ class QueryService:
         ]
 
     def _predictor(self, level: BudgetLevel, query: ResolvedQuery) -> Predictor:
-        predictor = level.predictor
-        return predictor if query.new is None else self.run.for_new_entity(predictor, query.new)
+        if query.new is not None:
+            return self.run.for_new_entity(level.predictor, query.new)
+        return self.run.review.informed(level.predictor)  # with what was decided up to now
 
     def _pairs_read(self, questions: Queries, found: Sequence[Predictions], predictor: Predictor) -> list[int]:
         """How many pairs of each question were in no store; pairs of a new entity never are."""
