@@ -12,6 +12,7 @@ from pydantic import Field
 
 from cascader.datasets.rdf import ntriples
 from cascader.datasets.tables import write_rows
+from cascader.graph import Side
 from cascader.runs import Link, Outcome, Review, WorkList, checked_reviewer, every_question, link_of
 from cascader.serve.batcher import BusyError, LateError
 from cascader.serve.budget_levels import BudgetLevel
@@ -71,8 +72,9 @@ class ProposedLink(ResponseBody):
 
 
 class ExplainedLink(ProposedLink):
-    """A link with the reasons for it, what was decided of it, and by whom."""
+    """A link with the reasons for it, what was decided of it, and by whom; as the answer that predicts its `side`."""
 
+    side: Side
     reasons: list[ReasonGiven]
     decision: str | None
     reviewer: str | None
@@ -216,6 +218,7 @@ class Desk:
         decided = self.review.decisions.of(ids)
         return ExplainedLink(
             **_proposed(link).model_dump(),
+            side=link.found.side,
             reasons=[reason_given(reason) for reason in link.reasons],
             decision=None if decided is None else decided.outcome,
             reviewer=None if decided is None else decided.reviewer,

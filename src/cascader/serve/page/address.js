@@ -21,6 +21,22 @@ export function questionOf(search) {
   };
 }
 
+/** The review that an address asks for: which relation, and how probable at least; null if it asks a question. */
+export function reviewOf(search) {
+  const fields = new URLSearchParams(search);
+  if (!fields.has("review")) return null;
+  const least = Number(fields.get("least"));
+  return { relation: fields.get("relation") ?? "", least: least > 0 && least <= 1 ? least : 0 };
+}
+
+/** The address of a review. */
+export function reviewAddress({ relation = "", least = 0 } = {}) {
+  const fields = new URLSearchParams({ review: "1" });
+  if (relation) fields.set("relation", relation);
+  if (least > 0) fields.set("least", least);
+  return `/?${fields}`;
+}
+
 /** The address of a question, without defaults. */
 export function addressOf(question) {
   const fields = new URLSearchParams();

@@ -102,8 +102,9 @@ export class AnswerList {
     return element("li", { class: answer.is_known ? "answer is-known" : "answer", "data-id": answer.id }, line, panel);
   }
 
-  reasons(answer, { read }, worst) {
-    const grounds = answer.reasons.length > 0 ? [reasonList(answer.reasons, this.addressOf)] : [];
+  reasons(answer, { read, question }, worst) {
+    const link = linkOf(question, answer);
+    const grounds = answer.reasons.length > 0 ? [reasonList(answer.reasons, link, this.addressOf)] : [];
     const steps = answer.trace.map((step, place) => {
       const before = place === 0 ? null : answer.trace[place - 1].rank;
       const tier = this.tiers.get(step.tier);
@@ -148,6 +149,12 @@ export class AnswerList {
       else if (from === undefined) row.animate([{ opacity: 0 }, { opacity: 1 }], GLIDE);
     }
   }
+}
+
+/** The link that an answer would add to the graph. */
+function linkOf({ anchor, relation, side }, answer) {
+  const [head, tail] = side === "tail" ? [anchor, answer] : [answer, anchor];
+  return { head, relation, tail, side };
 }
 
 function tags(answer, { question }, move) {

@@ -31,15 +31,34 @@ export const readEntity = (id, signal) => request(`/api/entity?${new URLSearchPa
 /** The answers to a question. */
 export const answer = (body, signal) => request("/api/answer", { method: "POST", body: JSON.stringify(body), signal });
 
-async function request(path, options = {}) {
+/** The links that wait for a reviewer. */
+export const readReview = ({ relation, least, reviewer }, signal) =>
+  request(`/api/review?${new URLSearchParams({ relation, min_probability: least, reviewer })}`, { signal });
+
+/** A link with its reasons; it is given by ids. */
+export const readLink = (ids, signal) => request(`/api/review/link?${new URLSearchParams(ids)}`, { signal });
+
+/** Keep a decision. */
+export const decide = (body) => request("/api/review/decide", { method: "POST", body: JSON.stringify(body) });
+
+/** Undo what a reviewer did last. */
+export const undo = (reviewer) => request("/api/review/undo", { method: "POST", body: JSON.stringify({ reviewer }) });
+
+/** Make the list again. */
+export const renewReview = () => request("/api/review/renew", { method: "POST" });
+
+/** All decisions as the text of a file. */
+export const exportReview = (format) => request(`/api/review/export?format=${format}`, {}, (response) => response.text());
+
+async function request(path, options = {}, read = (response) => response.json()) {
   const response = await send(path, options);
   if (response.status === 401) {
     const token = await askForToken(sessionStorage.getItem(TOKEN) !== null);
     if (token === null) throw new Problem("This server requires a token, and none was given.", [], 401);
     sessionStorage.setItem(TOKEN, token);
-    return request(path, options);
+    return request(path, options, read);
   }
-  const content = await response.json().catch(() => null);
+  const content = await (response.ok ? read(response) : response.json()).catch(() => null);
   if (response.ok && content !== null) return content;
   const message = content?.error ?? `The server replied with status ${response.status} and no explanation.`;
   throw new Problem(message, content?.suggestions ?? [], response.status);

@@ -1,6 +1,6 @@
 // The page: an address is a question, a question gets answers, and each answer links to the next question.
 
-import { addressOf, asksTheSame, bodyOf, questionOf } from "./address.js";
+import { addressOf, asksTheSame, bodyOf, questionOf, reviewOf } from "./address.js";
 import { AnswerList } from "./answers.js";
 import { Problem, answer, onMissingToken, readEntity, readGraph } from "./api.js";
 import { BudgetSlider, movesInWords, movesSince } from "./budget.js";
@@ -9,6 +9,7 @@ import { asJson, asTable, download } from "./downloads.js";
 import { QuestionForm } from "./form.js";
 import { describeAnchor, entitle, headline, spoken, toggleText } from "./headline.js";
 import { colorOf } from "./picture.js";
+import { ReviewView } from "./review.js";
 import { problemScreen, skeleton, startScreen, suggestion } from "./screens.js";
 import { tellTheme } from "./theming.js";
 import { askForToken } from "./token.js";
@@ -30,6 +31,7 @@ class Page {
     const more = () => this.go({ ...this.question, top: Math.min(100, this.question.top + STEP) }, { isSame: true });
     const address = (entity, fields = {}) => addressOf({ ...this.about(entity.id), ...fields });
     this.list = new AnswerList(graph, address, more);
+    this.review = new ReviewView(address);
     this.listen();
     this.introduce();
   }
@@ -80,20 +82,47 @@ class Page {
 
   /** A link within the page is a question: ask it without reloading. */
   follow(event) {
-    const link = event.target.closest("a[href]");
+    const at = event.target.closest("a[href]");
+    const link = at && new URL(at.getAttribute("href"), location.href); // a link of a picture has no such parts
     if (!link || isForBrowser(event) || link.origin !== location.origin || link.pathname !== "/" || link.hash) return;
     event.preventDefault();
     const question = questionOf(link.search);
-    if (link.dataset.crumb) history.pushState({ trail: this.trail.until(Number(link.dataset.crumb)) }, "", link.href);
+    if (at.dataset.crumb) history.pushState({ trail: this.trail.until(Number(at.dataset.crumb)) }, "", link.href);
     else history.pushState({ trail: link.search ? this.trail.before(question) : [] }, "", link.href);
     this.display({ moveFocus: true });
   }
 
-  /** Answer the question in the address bar. */
+  /** Show the questions or the review. */
+  switchTo(isReview) {
+    for (const id of ["question", "answers"]) show(byId(id), !isReview);
+    show(byId("review"), isReview);
+    if (isReview) show(byId("trail"), false);
+    else this.review.hide();
+    for (const [id, isHere] of [["view-ask", !isReview], ["view-review", isReview]]) {
+      if (isHere) byId(id).setAttribute("aria-current", "page");
+      else byId(id).removeAttribute("aria-current");
+    }
+    byId("skip").setAttribute("href", isReview ? "#link-title" : "#answers-title");
+    byId("skip").textContent = isReview ? "Skip to the link" : "Skip to the answers";
+  }
+
+  async displayReview(review, moveFocus, signal) {
+    try {
+      await this.review.display(review, signal);
+    } catch (error) {
+      if (!signal.aborted) this.review.showProblem(error);
+    }
+    if (moveFocus && !signal.aborted) byId("review-title").focus();
+  }
+
+  /** Answer the question in the address bar, or show the review that it asks for. */
   async display({ moveFocus = false, preventScroll = false } = {}) {
     this.asking?.abort();
     const asking = new AbortController();
     this.asking = asking;
+    const review = reviewOf(location.search);
+    this.switchTo(review !== null);
+    if (review !== null) return this.displayReview(review, moveFocus, asking.signal);
     try {
       const question = this.question;
       if (!question.entity && !question.isNew) this.showStart();

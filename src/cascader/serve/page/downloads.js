@@ -33,10 +33,15 @@ export function download(response, text, suffix, type) {
   const { anchor, relation, side } = response.question;
   const words = side === "tail" ? [anchor.name, relation.name] : [relation.name, anchor.name];
   const name = words.join(" ").toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 80);
+  downloadAs(`${name || "answers"}.${suffix}`, text, type);
+}
+
+/** Download a text as a file of this name. */
+export function downloadAs(name, text, type) {
   const address = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement("a");
   link.href = address;
-  link.download = `${name || "answers"}.${suffix}`;
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
