@@ -14,7 +14,7 @@ from annotated_types import Ge, Interval, Len, Predicate
 
 from cascader.errors import CascaderError, DataError, StorageError
 from cascader.paths import entries_of
-from cascader.storage import locked, read_bytes, read_json, sha256_of, write_json
+from cascader.storage import locked, publish, read_bytes, read_json, refresh, sha256_of, write_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -129,12 +129,14 @@ def append_records(path: Path, contents: Sequence[Mapping[str, Any]]) -> None:
     """
     lines = "".join(json.dumps({**content, _SUM: _sum_of(content)}, ensure_ascii=False) + "\n" for content in contents)
     with locked(path.parent):
+        refresh(path)  # another machine may have written to the same URL
         try:
             with path.open("r+b" if path.exists() else "w+b") as file:
                 end = _end_of_last_line(file.read())
                 _replace_from(file, end, lines.encode())
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror or error}. What it had is unchanged.") from error
+        publish(path)
 
 
 def _replace_from(file: BinaryIO, end: int, lines: bytes) -> None:

@@ -158,6 +158,28 @@ def test_bad_decisions_are_named_or_skipped(run, drugs, tmp_path):
     assert (code, "cannot name a reviewer" in err) == (2, True)
 
 
+def test_fit_update_learns_from_decisions(run, reviewed, drugs, fitted):
+    reviewed(drugs, ["a", "r", "a"])
+    (first, _), (second, _), (third, _) = decisions(drugs)
+    graph = ("fit", drugs / "graph", "--tiers", "plausibility,rules", "--update", drugs)
+    code, out, err = run(*graph)
+    assert (code, err) == (0, "")
+    assert "Learning from decisions: 2 links accepted, in train; 1 link rejected, as negatives." in out
+    updated = cascader.load_run(drugs.parent / "run-updated")
+    kg, before = updated.kg, cascader.load_run(drugs).kg
+    assert len(kg.train) == len(before.train) + 2
+    assert set(updated.review.indices([first, third])[:, 0]) <= set(kg.train[-2:, 0])
+    assert decisions(updated.folder.path) == decisions(drugs)
+    assert second not in [link.triple for link in updated.review.links()]
+    code, out, _ = run(*graph)  # the same command finds everything done
+    assert (code, "is already trained" in out) == (0, True)
+    assert len(updated.review.decisions.log) == len(cascader.load_run(drugs).review.decisions.log)
+    code, _, err = run(*graph, "--out", drugs)
+    assert (code, "stays as it is: what learns from it needs another folder" in err) == (2, True)
+    code, _, err = run("fit", drugs / "graph", "--update", drugs / "nothing")
+    assert (code, "there is no folder" in err) == (2, True)
+
+
 def test_a_review_of_a_run_that_was_fitted_again_says_what_holds(run, reviewed, drugs):
     reviewed(drugs, ["a", "a"])
     call_once("fit", drugs / "graph", "--tiers", "plausibility,rules", "--out", drugs.parent / "again")

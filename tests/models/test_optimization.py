@@ -1,10 +1,13 @@
 """Losses against torch's own, values and gradients."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from cascader.models.optimization import masked_softmax_loss, self_adversarial, softmax_loss
+from cascader.graph import KnownAnswers, Queries
+from cascader.models.optimization import hard_negatives, masked_softmax_loss, self_adversarial, softmax_loss
+from cascader.scoring import RejectingScorer
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
@@ -52,3 +55,14 @@ def test_scores_far_apart_stay_finite():
 def test_a_query_whose_sampled_entities_are_all_true_has_only_its_gold_to_learn_from():
     loss = self_adversarial(torch.tensor([-1.0]), torch.zeros(1, 2), torch.zeros(1, 2, dtype=torch.bool), 6.0, 1.0)
     torch.testing.assert_close(loss, -torch.nn.functional.logsigmoid(torch.tensor(5.0)) / 2)
+
+
+def test_what_people_rejected_is_the_hardest_negative_and_what_is_known_none():
+    class Ascending:
+        def score_all(self, queries):
+            return np.tile(np.arange(6, dtype=np.float32), (len(queries), 1))
+
+    known, rejected = (KnownAnswers(np.array([fact], dtype=np.int32), 6, 1) for fact in ((0, 0, 5), (0, 0, 1)))
+    questions = Queries(np.array([0, 2]), np.zeros(2, dtype=int), np.array([True, True]))
+    assert hard_negatives(Ascending(), questions, known, 2).tolist() == [[4, 3], [5, 4]]
+    assert hard_negatives(RejectingScorer(Ascending(), rejected), questions, known, 2).tolist() == [[1, 4], [5, 4]]

@@ -14,6 +14,7 @@ from cascader.cli.options import (
     with_graph_options,
 )
 from cascader.display import emit
+from cascader.errors import SettingsError
 
 TiersOption = Annotated[
     str,
@@ -59,6 +60,14 @@ OutOption = Annotated[
         help="The run's folder, or its URL, such as s3://BUCKET/FOLDER. [default: runs/GRAPH/MODEL-PRESET, or -BUDGET]",
     ),
 ]
+UpdateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--update",
+        help="A run, or its URL, whose decisions to learn from: accepted links join train, rejected ones are "
+        "negatives. It stays as it is. [default for --out: RUN-updated]",
+    ),
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan with estimated times, and stop.")]
 ReproducePresetOption = Annotated[str, typer.Option("--preset", help="quick, balanced or best.")]
 MaxHoursOption = Annotated[
@@ -84,6 +93,7 @@ def fit(
     trials: TrialsOption = 0,
     out: OutOption = None,
     time_limit: TierLimitOption = None,
+    update: UpdateOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Train on a graph, tune on valid, and save everything in a folder; if interrupted, the same command resumes.
@@ -92,6 +102,9 @@ def fit(
     """
     from cascader.runs import RunFolder, emit_plan, fit_request, fit_requested, plan_fit, tier_kinds
 
+    folder = out or _default_folder(graph.kg.name, model, preset, budget, update)
+    if update is not None and RunFolder(folder).path.resolve() == RunFolder(update).path.resolve():
+        raise SettingsError(f"{update} stays as it is: what learns from it needs another folder. Name it with --out.")
     request = fit_request(
         graph.kg,
         tiers=tiers,
@@ -103,8 +116,8 @@ def fit(
         trials=trials,
         time_limit=time_limit,
         started=Clock.started,
+        update=update,
     )
-    folder = out or _default_folder(graph.kg.name, model, preset, budget)
     if dry_run:
         emit_plan(plan_fit(request, RunFolder(folder)), request)
         return
@@ -113,8 +126,10 @@ def fit(
     emit("written", f"Ask it questions with: cascader predict {folder} ENTITY RELATION")
 
 
-def _default_folder(graph: str, model: str, preset: str | None, budget: str | None) -> Path:
+def _default_folder(graph: str, model: str, preset: str | None, budget: str | None, update: str | None) -> str | Path:
     """Name the folder by graph, model and preset or budget: runs/wordnet/complex-quick, runs/wordnet/complex-30m."""
+    if update is not None:
+        return f"{update.rstrip('/')}-updated"
     parts = [preset or ("" if budget else "quick"), (budget or "").replace(" ", "")]
     return Path("runs") / graph / "-".join([model.replace(",", "+"), *(part for part in parts if part)])
 

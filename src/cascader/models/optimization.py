@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid
 from torch.optim import Optimizer
 
 from cascader.graph import Candidates, IntArray, KnownAnswers, Queries
-from cascader.scoring.scorer import Scorer
+from cascader.scoring.scorer import Scorer, rejected_answers
 
 
 class Draws:
@@ -230,13 +230,16 @@ def is_negative(sampled: Tensor, known: Candidates, entity_count: int) -> Tensor
 
 
 def hard_negatives(earlier: Scorer | None, questions: Queries, known: KnownAnswers, count: int) -> Tensor:
-    """The entities that an earlier tier ranks highest and that are not known answers; shape (questions, count)."""
+    """The entities that an earlier tier ranks highest and that are not known answers; shape (questions, count).
+
+    Those that people have rejected come first.
+    """
     if earlier is None or count == 0:
         return torch.empty(len(questions), 0, dtype=torch.long)
     found = []
     for block in questions.blocks(_QUESTIONS_AT_ONCE):
         scores = torch.from_numpy(earlier.score_all(block).copy())
-        answers = known.of(block)
-        scores[torch.from_numpy(answers.rows), torch.from_numpy(answers.ids).long()] = -torch.inf
+        for answers, score in ((rejected_answers(earlier, block), torch.inf), (known.of(block), -torch.inf)):
+            scores[torch.from_numpy(answers.rows), torch.from_numpy(answers.ids).long()] = score
         found.append(scores.topk(min(count, scores.shape[1])).indices)
     return torch.cat(found)

@@ -2,12 +2,16 @@
 
 import getpass
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
-from cascader.errors import SettingsError
-from cascader.graph import KnowledgeGraph
-from cascader.records import Name, Sha256
+import numpy as np
+
+from cascader.errors import DataError, SettingsError
+from cascader.graph import KnowledgeGraph, Triples
+from cascader.graph.arrays import triple_keys
+from cascader.records import Name, Sha256, append_records, read_records
 
 #: A skipped link is shown to others, and to the same reviewer on request; an undone decision is none.
 Outcome = Literal["accepted", "rejected", "skipped", "undone"]
@@ -107,6 +111,28 @@ class Decisions(Sequence[Decision]):
         """The links that one reviewer accepts and another rejects; the later decision is in effect."""
         return [link for link, own in self._by_link.items() if len({d.outcome for d in _deciding(own)}) > 1]
 
+    @property
+    def log(self) -> tuple[Decision, ...]:
+        """Everything that was ever decided or undone, in order."""
+        return tuple(self._log)
+
+    def with_accepted(self, kg: KnowledgeGraph) -> KnowledgeGraph:
+        """Return the graph with the accepted links in train; those that it has in any split stay where they are."""
+        accepted = indices_of([decision.triple for decision in self.accepted], kg)
+        sizes = len(kg.entities), len(kg.relations)
+        new = accepted[~np.isin(triple_keys(accepted, *sizes), triple_keys(kg.triples(), *sizes))]
+        return replace(kg, train=np.concatenate([kg.train, new])) if len(new) else kg
+
+    def as_lesson(self) -> str:
+        """Return a sentence on what a fit learns from them."""
+        accepted, rejected = (_counted(len(each), "link") for each in (self.accepted, self.rejected))
+        gone = f" Left out, of ids that the graph lacks: {self._named_gone()}." if self.gone else ""
+        return f"Learning from decisions: {accepted} accepted, in train; {rejected} rejected, as negatives.{gone}"
+
+    def _named_gone(self) -> str:
+        links = "; ".join(" ".join(decision.triple) for decision in self.gone[:_NAMED_AT_MOST])
+        return links + (f"; and {len(self.gone) - _NAMED_AT_MOST:,} more" if len(self.gone) > _NAMED_AT_MOST else "")
+
     def notes(self, identity: str) -> list[str]:
         """Return sentences on what is odd about them, given the identity of the run as it is now."""
         found = []
@@ -114,15 +140,39 @@ class Decisions(Sequence[Decision]):
         if earlier:
             found.append(f"{_counted(earlier, 'decision')} from before this run was fitted: valid by id, and kept.")
         if self.gone:
-            links = "; ".join(" ".join(decision.triple) for decision in self.gone[:_NAMED_AT_MOST])
-            more = f"; and {len(self.gone) - _NAMED_AT_MOST:,} more" if len(self.gone) > _NAMED_AT_MOST else ""
-            found.append(
-                f"{_counted(len(self.gone), 'decision')} left out, of ids that this graph lacks: {links}{more}."
-            )
+            count = _counted(len(self.gone), "decision")
+            found.append(f"{count} left out, of ids that this graph lacks: {self._named_gone()}.")
         if self.disagreements:
             count = _counted(len(self.disagreements), "link")
             found.append(f"{count} accepted by one reviewer and rejected by another: the later decision counts.")
         return found
+
+
+def indices_of(links: Sequence[Ids], kg: KnowledgeGraph) -> Triples:
+    """Return links, by ids that the graph has, as indices; shape (links, 3)."""
+    rows = [(kg.entity_index(h), kg.relation_index(r), kg.entity_index(t)) for h, r, t in links]
+    return np.array(rows, dtype=np.int32).reshape(-1, 3)
+
+
+def log_path(folder: Path) -> Path:
+    """Return where a run keeps its decisions."""
+    return folder / "review" / "decisions.jsonl"
+
+
+def read_decisions(folder: Path, kg: KnowledgeGraph) -> Decisions:
+    """Read the decisions of a run, for a graph that need not be the one they were made with."""
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder} with decisions. Check the path of the run.")
+    return Decisions(read_records(log_path(folder), Decision, "Delete that line: the others stay as they are."), kg)
+
+
+def append_decisions(folder: Path, decisions: Sequence[Decision]) -> None:
+    """Add to the decisions of a run; those that it has are left out."""
+    path = log_path(folder)
+    there = set(read_records(path, Decision, "")) if path.exists() else set()
+    new = [asdict(decision) for decision in decisions if decision not in there]
+    if new:
+        append_records(path, new)
 
 
 def _deciding(own: Mapping[str, Decision]) -> list[Decision]:

@@ -18,6 +18,7 @@ from cascader.graph import KnowledgeGraph
 from cascader.models.history import TrainingHistory
 from cascader.models.model import Model, TrainedModel
 from cascader.models.registry import model_class
+from cascader.runs.decisions import append_decisions
 from cascader.runs.folder import RunFolder
 from cascader.runs.plan import FitPlan, check_same, emit_actual, emit_plan, load_plan, make_plan, save_plan
 from cascader.runs.request import FitRequest, fit_request
@@ -39,6 +40,7 @@ def fit(
     time_limit: float | str | None = None,
     trials: int = 0,
     seed: int = 0,
+    update: str | Path | None = None,
     on_event: Listener | None = None,
 ) -> Run:
     """Train on a graph, tune on valid, and save everything in the folder `out`; if interrupted, the same call resumes.
@@ -46,8 +48,9 @@ def fit(
     `budget` is how long it all may take and `time_limit` how long each tier may train: seconds, or "30m". `tiers` are
     "plausibility", "rules", "similarity", "kge", "dual", "late", "cross" or any registered model; the default is all of
     these that the graph's texts allow. `model` says which embeddings "kge" stands for. `settings` changes those of the
-    preset: `{"kge": {"dim": 50}}`. Without `out`, the run lives in a temporary folder until Python exits:
-    `run.save(folder)` saves it.
+    preset: `{"kge": {"dim": 50}}`. `update` is the folder of a run whose decisions are learned from: its accepted links
+    join train, its rejected ones are negatives and never proposed. Without `out`, the run lives in a temporary folder
+    until Python exits: `run.save(folder)` saves it.
 
     >>> from cascader import KnowledgeGraph, fit
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
@@ -68,6 +71,7 @@ def fit(
         time_limit=time_limit,
         trials=trials,
         seed=seed,
+        update=update,
     )
     with listening(on_event):
         if out is None:
@@ -148,6 +152,9 @@ def plan_fit(request: FitRequest, folder: RunFolder) -> FitPlan:
 def _start(request: FitRequest, folder: RunFolder) -> FitPlan:
     """Write the graph and the plan to the run's folder before anything long starts."""
     folder.save_graph(request.kg)
+    if request.decisions is not None:
+        append_decisions(folder.path, request.decisions.log)
+        emit("decisions", request.decisions.as_lesson())
     plan = load_plan(folder.path, request.as_dict())
     is_new = plan is None
     if plan is None:
@@ -245,8 +252,10 @@ def _earlier(folder: RunFolder, tier: str, plan: FitPlan, request: FitRequest) -
     models = {name: folder.loaded_tier(name, kg) for name in names if folder.has_tier(name)}
     dense: dict[str, Scorer] = {name: model for name, model in models.items() if not model.reads_pairs}
     if len(dense) > 1 and len(kg.valid):
-        return best_weighted_sum(dense, kg)
-    return next(iter(dense.values()), None)
+        earlier: Scorer | None = best_weighted_sum(dense, kg)
+    else:
+        earlier = next(iter(dense.values()), None)
+    return None if earlier is None else request.rejecting(earlier)
 
 
 def _finish(plan: FitPlan, request: FitRequest, folder: RunFolder) -> Run:

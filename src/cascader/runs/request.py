@@ -10,10 +10,13 @@ from typing import Any
 from cascader.datasets import load_graph
 from cascader.durations import parse_duration
 from cascader.errors import SettingsError
-from cascader.graph import KnowledgeGraph
+from cascader.graph import KnowledgeGraph, KnownAnswers
 from cascader.models.model import Model
 from cascader.models.registry import model_class, model_names
 from cascader.models.settings import PRESETS, preset
+from cascader.runs.decisions import Decisions, indices_of, read_decisions
+from cascader.runs.folder import RunFolder
+from cascader.scoring import RejectingScorer, Scorer
 
 #: In order of cost.
 _DEFAULT_TIERS = ("plausibility", "rules", "similarity", "kge", "dual", "late", "cross")
@@ -33,6 +36,7 @@ class FitRequest:
     seed: int
     started: float  # by time.monotonic()
     only_beside: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by tier; others learn beside all before
+    decisions: Decisions | None = None  # of the run that is updated; its accepted links are in the graph's train
 
     def model(self, tier: str, preset_name: str) -> Model:
         """Make a tier's untrained model for a preset."""
@@ -79,11 +83,21 @@ class FitRequest:
                 changed.add(tier)
         return [tier for tier in tiers if tier in changed and tier not in going_on]
 
+    def rejecting(self, earlier: Scorer) -> Scorer:
+        """Let earlier tiers name the links that people have rejected as the hardest negatives."""
+        rejected = [] if self.decisions is None else [each.triple for each in self.decisions.rejected]
+        if not rejected:
+            return earlier
+        kg = self.kg
+        return RejectingScorer(earlier, KnownAnswers(indices_of(rejected, kg), len(kg.entities), len(kg.relations)))
+
     def as_dict(self) -> dict[str, Any]:
         """Return what makes two requests the same."""
         limits = {tier: list(names) for tier, names in self.only_beside.items()}
+        rejected = [] if self.decisions is None else [list(each.triple) for each in self.decisions.rejected]
         return {
             **({"only_beside": limits} if limits else {}),
+            **({"rejected": rejected} if rejected else {}),
             "data_hash": self.kg.data_hash,
             "kinds": dict(self.kinds),
             "settings": {tier: self.settings(tier, self.preset or PRESETS[0]) for tier in self.kinds},
@@ -104,11 +118,13 @@ def fit_request(
     time_limit: float | str | None = None,
     trials: int = 0,
     seed: int = 0,
+    update: str | Path | None = None,
     started: float | None = None,
 ) -> FitRequest:
     """Check what is asked for, so that errors show before anything trains.
 
-    `started`, by time.monotonic(), is when the clock began to run, if that was before this call.
+    `update` is the run whose decisions are to be learned from. `started`, by time.monotonic(), is when the clock began
+    to run, if that was before this call.
     """
     started = time.monotonic() if started is None else started
     if budget is not None and time_limit is not None:
@@ -118,6 +134,8 @@ def fit_request(
     if trials < 0:
         raise SettingsError(f"{trials} trials were asked for, expected 0 for none, or more.")
     kg = graph if isinstance(graph, KnowledgeGraph) else load_graph(graph)
+    decisions = None if update is None else read_decisions(RunFolder(update).path, kg)
+    kg = kg if decisions is None else decisions.with_accepted(kg)
     kinds = tier_kinds(tiers, model, kg)
     if trials and "kge" not in kinds:
         raise SettingsError(f"trials search for the settings of an embedding, but the tiers are: {', '.join(kinds)}.")
@@ -126,7 +144,16 @@ def fit_request(
         if tier not in kinds:
             raise SettingsError(f"there are settings for the tier {tier!r}, but the tiers are: {', '.join(kinds)}.")
     request = FitRequest(
-        kg, kinds, changes, preset, parse_duration(budget), parse_duration(time_limit), trials, seed, started
+        kg,
+        kinds,
+        changes,
+        preset,
+        parse_duration(budget),
+        parse_duration(time_limit),
+        trials,
+        seed,
+        started,
+        decisions=decisions,
     )
     models = [request.model(tier, preset or "quick") for tier in kinds]
     if any(each.needs_texts for each in models):

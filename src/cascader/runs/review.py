@@ -12,8 +12,17 @@ import numpy as np
 from cascader.datasets.tables import Table, read_table
 from cascader.errors import DataError, StorageError
 from cascader.graph import KnownAnswers, Triples
-from cascader.records import append_records, read_records
-from cascader.runs.decisions import Decision, Decisions, Ids, Outcome, checked_reviewer
+from cascader.records import append_records
+from cascader.runs.decisions import (
+    Decision,
+    Decisions,
+    Ids,
+    Outcome,
+    checked_reviewer,
+    indices_of,
+    log_path,
+    read_decisions,
+)
 from cascader.runs.predictor import Predictor
 from cascader.runs.questions import Rows
 
@@ -21,8 +30,6 @@ if TYPE_CHECKING:
     from cascader.runs.run import Run
     from cascader.runs.work_list import Link
 
-_FILE = Path("review") / "decisions.jsonl"
-_ADVICE = "Delete that line: the others stay as they are."
 _COLUMNS = ("head", "relation", "tail", "decision")
 _WORDS: Mapping[str, Outcome] = {
     **dict.fromkeys(("accepted", "accept", "a", "yes", "true", "1"), "accepted"),
@@ -52,7 +59,7 @@ class Review:
 
     def __init__(self, run: "Run") -> None:
         self._run, self._kg = run, run.kg
-        self.path = run.folder.path / _FILE  #: the log
+        self.path = log_path(run.folder.path)  #: the log
         self.identity = run.metadata.identity  #: of the run as it is now
         self._read: tuple[object, Decisions] | None = None
         self._known: tuple[list[Ids], KnownAnswers] = ([], run.kg.known())
@@ -69,7 +76,7 @@ class Review:
         state, read = _state_of(self.path), self._read
         if read is not None and (read[0] == state or not self._run.folder.path.exists()):
             return read[1]
-        self._read = read = state, Decisions(read_records(self.path, Decision, _ADVICE), self._kg)
+        self._read = read = state, read_decisions(self._run.folder.path, self._kg)
         return read[1]
 
     def accept(self, head: str, relation: str, tail: str, *, reviewer: str | None = None) -> None:
@@ -154,9 +161,7 @@ class Review:
 
     def indices(self, links: Sequence[Ids]) -> Triples:
         """Return links, by ids that the graph has, as indices; shape (links, 3)."""
-        kg = self._kg
-        rows = [(kg.entity_index(h), kg.relation_index(r), kg.entity_index(t)) for h, r, t in links]
-        return np.array(rows, dtype=np.int32).reshape(-1, 3)
+        return indices_of(links, self._kg)
 
     def links(
         self,

@@ -1,7 +1,7 @@
 """Scorers, the engines that run them, and stores that make sure no pair is scored twice."""
 
 from cascader.scoring.engine import PairKeys
-from cascader.scoring.scorer import Explains, Reason, Scorer, reads_pairs, reasons_of
+from cascader.scoring.scorer import Explains, Reason, RejectingScorer, Scorer, reads_pairs, reasons_of
 from cascader.scoring.store import MemoryStore, ScoreStore, Store, StoredScorer, WriteBehind
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "MemoryStore",
     "PairKeys",
     "Reason",
+    "RejectingScorer",
     "ScoreStore",
     "Scorer",
     "Store",

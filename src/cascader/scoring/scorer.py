@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from cascader.graph import Candidates, FloatArray, Queries
+from cascader.graph import Candidates, FloatArray, KnownAnswers, Queries
 
 
 class Scorer(Protocol):
@@ -42,6 +42,27 @@ class Scorer(Protocol):
 def reads_pairs(scorer: Scorer) -> bool:
     """Return whether a scorer reads each candidate together with its question, so that it can score only a few."""
     return bool(getattr(scorer, "reads_pairs", False))
+
+
+@dataclass(frozen=True, eq=False)
+class RejectingScorer:
+    """Scores as another does, and knows which answers people have rejected: the hardest negatives there are."""
+
+    scorer: Scorer
+    rejected: KnownAnswers
+
+    def score_all(self, queries: Queries) -> FloatArray:
+        """Score every entity; shape (queries, entities)."""
+        return self.scorer.score_all(queries)
+
+    def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
+        """Score the candidates of each query; shape (candidates,)."""
+        return self.scorer.score(queries, candidates)
+
+
+def rejected_answers(scorer: Scorer, queries: Queries) -> Candidates:
+    """Return the answers to each query that people have rejected, as far as a scorer knows them."""
+    return scorer.rejected.of(queries) if isinstance(scorer, RejectingScorer) else Candidates.empty(len(queries))
 
 
 @dataclass(frozen=True)

@@ -201,13 +201,14 @@ def test_a_list_that_is_being_made_says_how_far_it_is(opened, address):
 
 
 def test_a_server_that_is_gone_is_said_and_nothing_is_lost(opened, address, folder):
-    page = reviewing(opened("/?review=1", origin=address))
-    link = in_focus(page)
-    page.route("**/api/**", lambda route: route.abort())
+    page = opened("/", origin=address)
+    page.route("**/api/review/decide", lambda route: route.abort())
+    page.get_by_role("link", name="Review").click()
+    link = in_focus(reviewing(page))
     page.keyboard.press("a")
-    page.get_by_text("The server does not answer.").first.wait_for()
+    page.locator("#last", has_text="The server does not answer.").wait_for()
     assert in_focus(page) == link
-    page.unroute("**/api/**")
+    page.unroute("**/api/review/decide")
     pressed(page, "a")
     assert len(cascader.load_run(folder).review.decisions.accepted) == 1
 
