@@ -1,6 +1,7 @@
 import io
 import sys
 from contextlib import contextmanager
+from types import ModuleType
 
 import pytest
 
@@ -103,3 +104,86 @@ def test_a_line_of_a_log_has_the_table_in_columns_and_no_command_to_a_terminal()
     line, *table = log_line(event, "text").splitlines()
     assert line.endswith("  The  [31mplan:")
     assert table == ["tier          model", "kge           complex", "plausibility  p"]
+
+
+class TestInANotebook:
+    @pytest.fixture
+    def shown(self, monkeypatch):
+        """What the output of a cell was, one after the other, in place."""
+        ipython = pytest.importorskip("IPython.display")
+        texts = []
+
+        class Handle:
+            def update(self, content, raw):
+                texts.append(content["text/plain"])
+
+        def first(content, raw, display_id):
+            texts.append(content["text/plain"])
+            return Handle()
+
+        monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+        monkeypatch.setattr(ipython, "display", first)
+        return texts
+
+    @pytest.fixture
+    def clock(self, monkeypatch):
+        now = [0.0]
+        monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+        return now
+
+    def test_one_line_is_replaced_in_place(self, shown, clock):
+        with stage("kge"), progress("training", total=4, unit="epochs") as advance:
+            for _ in range(4):
+                clock[0] += 2
+                advance(1, "loss 3.21")
+        assert shown[1] == f"{'█' * 15}{'░' * 15} kge: training: 2 of 4 epochs, about 4 s left, loss 3.21"
+        assert shown[-1] == f"{'█' * 30} kge: training: 4 epochs, 8 s"
+
+    def test_what_takes_a_moment_shows_nothing(self, shown, clock):
+        with progress("ranking", total=4) as advance:
+            advance(4)
+        assert shown == []
+
+    def test_events_are_printed_but_for_details(self, shown, capsys):
+        emit("trained", "Trained kge.")
+        emit("settings", "Settings of kge:", ["setting", "value"], [["dim", "4"]])
+        assert capsys.readouterr().out == "Trained kge.\n"
+
+
+CELLS = (
+    """
+import os, pathlib, signal, threading, time, cascader
+facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(8) for j in range(8) if (i + j) % 3]
+kg = cascader.KnowledgeGraph.from_triples(facts[:-8], valid=facts[-8:-4], test=facts[-4:])
+options = dict(tiers="plausibility,kge", settings={"kge": {"dim": 8, "epochs": 100_000, "patience": 100_000}})
+def press_stop():
+    while not (path := pathlib.Path("run/events.jsonl")).exists() or "validated" not in path.read_text():
+        time.sleep(0.1)
+    time.sleep(3)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=press_stop).start()
+""",
+    'cascader.fit(kg, "run", **options)',
+    'options["settings"]["kge"]["epochs"] = 3; cascader.load_run("run").predict("drug 0", "treats", top=1)',
+    'cascader.fit(kg, "run", **options)',
+)
+
+
+@pytest.mark.slow
+def test_a_real_notebook_is_interrupted_and_goes_on(tmp_path):
+    """The stop button sends SIGINT to the kernel, as a thread of the first cell does."""
+    nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel")
+    from nbformat.v4 import new_code_cell, new_notebook
+
+    notebook = new_notebook(cells=[new_code_cell(source.strip()) for source in CELLS])
+    place = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=300, allow_errors=True, resources=place).execute()
+    _, interrupted, asked, resumed = (cell["outputs"] for cell in notebook.cells)
+    printed = "".join(output.get("text", "") for output in interrupted)
+    assert "You may ask already" in printed
+    assert "Interrupted. What is finished is kept. The same call goes on from there" in printed
+    assert interrupted[-1]["ename"] == "KeyboardInterrupt"
+    bars = [output["data"]["text/plain"] for output in interrupted if output["output_type"] == "display_data"]
+    assert ["epochs" in bar for bar in bars] == [True]
+    assert all(output["output_type"] != "error" for output in (*asked, *resumed))
+    assert "Took" in "".join(output.get("text", "") for output in resumed)

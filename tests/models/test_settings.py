@@ -125,6 +125,12 @@ def test_a_kind_without_presets_is_the_same_under_each_of_them():
     assert [preset("frequency", name) for name in PRESETS] == [{}, {}, {}]
 
 
+def test_small_graphs_have_presets_of_their_own():
+    rounds = [preset("cross", "quick", "mine", count).get("queries_per_round") for count in (135, 499, 500, 5000)]
+    assert rounds == [512, 512, None, None]
+    assert preset("cross", "best", "mine", 135) == preset("cross", "best", "mine", 5000)
+
+
 def test_an_unknown_preset_lists_the_known_ones():
     with pytest.raises(SettingsError, match="there is no preset 'slow'. Choose one of: quick, balanced, best"):
         preset("complex", "slow")

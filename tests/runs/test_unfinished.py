@@ -48,7 +48,7 @@ def test_it_answers_with_the_tiers_that_are_there_and_says_from_when_on(asked):
     assert said["answers"][0].probability is not None
     (event,) = (event for event in events if event.kind == "usable")
     assert event.text.startswith("You may ask already, after ")
-    assert "plausibility, rules answer; answers get better while training goes on" in event.text
+    assert "Answers are those of plausibility, rules so far; they get better while training goes on" in event.text
     kinds = [(each.kind, each.stage) for each in events]
     assert kinds.index(("usable", "")) < kinds.index(("training", "kge"))
 

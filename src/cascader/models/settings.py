@@ -101,16 +101,23 @@ def read_presets() -> dict[str, Any]:
     return _read("presets.toml")
 
 
-def preset(model: str, name: str, dataset: str = "") -> dict[str, Any]:
-    """The settings of a kind of model under a preset's name, adapted to the dataset where that is known to help.
+#: The presets of graphs with fewer entities than this differ where less work does as well.
+_FEW_ENTITIES, _SMALL = 500, "small graphs"
+
+
+def preset(model: str, name: str, dataset: str = "", entity_count: int = _FEW_ENTITIES) -> dict[str, Any]:
+    """The settings of a kind of model under a preset's name, adapted to the graph where that is known to help.
 
     A kind without presets of its own has no settings to change: it is the same under each of them.
     """
     if name not in PRESETS:
         raise SettingsError(f"there is no preset {name!r}. Choose one of: {', '.join(PRESETS)}.")
     table = read_presets()
-    everywhere, here = (table.get(part, {}).get(model, {}) for part in ("any", dataset))
-    return {**everywhere.get(name, {}), **here.get(name, {})}
+    parts = ["any", *([_SMALL] if entity_count < _FEW_ENTITIES else []), dataset]
+    found: dict[str, Any] = {}
+    for part in parts:
+        found |= table.get(part, {}).get(model, {}).get(name, {})
+    return found
 
 
 def search_space(model: str) -> dict[str, Any]:

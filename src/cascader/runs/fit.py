@@ -76,7 +76,7 @@ def fit(
     with listening(on_event):
         if out is None:
             return _fit_for_now(request)
-        with _interruptible(f'The same call goes on from there; load_run("{out}") already answers, if it can.'):
+        with _interruptible("The same call goes on from there."):
             return fit_requested(request, RunFolder(out))
 
 
@@ -139,7 +139,7 @@ def _offer(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> 
         emit(
             "usable",
             f"You may ask already, after {format_duration(request.seconds_spent())}: cascader predict {folder.address} "
-            f"ENTITY RELATION. So far, {', '.join(ready)} answer; answers get better while training goes on.",
+            f"ENTITY RELATION. Answers are those of {', '.join(ready)} so far; they get better while training goes on.",
         )
 
 

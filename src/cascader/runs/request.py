@@ -46,7 +46,7 @@ class FitRequest:
         """Return a tier's settings for a preset, with the requested changes."""
         kind = self.kinds[tier]
         seed = {"seed": self.seed} if "seed" in model_class(kind)().settings.as_dict() else {}
-        return {**preset(kind, preset_name, self.kg.name), **seed, **self.changes.get(tier, {})}
+        return {**preset(kind, preset_name, self.kg.name, len(self.kg.entities)), **seed, **self.changes.get(tier, {})}
 
     @property
     def has_budget(self) -> bool:
