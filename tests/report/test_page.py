@@ -1,5 +1,6 @@
 """The page: one file, safe whatever the graph's names are, and the same bytes every time."""
 
+import csv
 import json
 import re
 from html.parser import HTMLParser
@@ -54,6 +55,24 @@ def html(path):
 @pytest.fixture(scope="module")
 def page(html):
     return Page(html)
+
+
+def test_every_table_and_every_chart_is_a_csv_file_too(page, path):
+    files = {
+        file.stem: list(csv.reader(file.read_text(encoding="utf-8").splitlines()))
+        for file in (path.parent / "tables").iterdir()
+    }
+    assert len([name for name in files if name.endswith("-chart")]) == len(page.named("svg"))
+    assert len(files) == len(page.named("svg")) + len(page.named("table"))
+    for header, *rows in files.values():
+        assert rows and {len(row) for row in rows} == {len(header)}
+
+
+def test_csv_files_of_an_earlier_report_are_gone(analyses, tmp_path):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "old.csv").write_text("old\n")
+    write_report(tmp_path, analyses)
+    assert not (tmp_path / "tables" / "old.csv").exists()
 
 
 def test_the_numbers_stand_beside_the_page(analyses, path):

@@ -86,7 +86,7 @@ def report(
         loaded.folder.check_writable("report")
     with LocalEngine(processes) as engine:
         page = loaded.report(out, engine)
-    echo(f"Written to {page} and {page.with_suffix('.json')}.")
+    echo(f"Written to {page} and {page.with_suffix('.json')}; each table and chart to {page.parent / 'tables'}/*.csv.")
 
 
 def serve(

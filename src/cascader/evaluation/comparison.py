@@ -112,7 +112,7 @@ def _queries(evaluation: Evaluation) -> list[tuple[tuple[str, str, str], str]]:
     return sorted(zip(evaluation.triples, evaluation.sides, strict=True))
 
 
-_COLUMNS = ("result", "MRR", "the paper's", "hits@1", "hits@3", "hits@10", "training")
+_PUBLISHED = "the paper's"  # a column for graphs that the paper has
 
 
 def results_table(folder: Path) -> str:
@@ -126,7 +126,9 @@ def results_table(folder: Path) -> str:
 def _table(folder: Path) -> str:
     evaluations = sorted((Evaluation.load(path) for path in folder.glob("*.json")), key=lambda found: -found.mrr)
     rows = [_row(evaluation) for evaluation in evaluations]
-    lines = [f"| {' | '.join(cells)} |" for cells in (_COLUMNS, ["---"] * len(_COLUMNS), *rows)]
+    columns = [column for column in rows[0] if column != _PUBLISHED or any(row[column] for row in rows)]
+    cells = [[row[column] for column in columns] for row in rows]
+    lines = [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)]
     splits = sorted({evaluation.split for evaluation in evaluations})
     return "\n".join([f"### {folder.name} ({', '.join(splits)})", "", *lines])
 
@@ -170,16 +172,16 @@ def _gain(comparison: Comparison) -> str:
     return f"{difference.value:+.4f} (p = {difference.p_value:.4f})"
 
 
-def _row(evaluation: Evaluation) -> list[str]:
+def _row(evaluation: Evaluation) -> dict[str, str]:
     published = published_mrr(evaluation.dataset, evaluation.name)
     seconds = _training_seconds(evaluation.about)
-    return [
-        evaluation.name,
-        f"{evaluation.mrr:.4f}",
-        "" if published is None else f"{published:.4f}",
-        *(f"{evaluation.metrics[metric]:.4f}" for metric in ("hits@1", "hits@3", "hits@10")),
-        "" if seconds is None else f"{seconds:,.0f} s",
-    ]
+    return {
+        "result": evaluation.name,
+        "MRR": f"{evaluation.mrr:.4f}",
+        _PUBLISHED: "" if published is None else f"{published:.4f}",
+        **{metric: f"{evaluation.metrics[metric]:.4f}" for metric in ("hits@1", "hits@3", "hits@10")},
+        "training": "" if seconds is None else f"{seconds:,.0f} s",
+    }
 
 
 def _training_seconds(about: object) -> float | None:

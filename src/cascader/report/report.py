@@ -8,7 +8,7 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import cascader
+from cascader.datasets.tables import write_rows
 from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
 from cascader.report.inputs import ReportInputs
-from cascader.report.section import SERIES_COLORS, Chart, Look, Numbers, Series
+from cascader.report.section import SERIES_COLORS, Cell, Chart, Look, Numbers, Series
 from cascader.report.sections import compute_sections, write_sections
 from cascader.scoring.scorer import Scorer
-from cascader.storage import write_json, write_text
+from cascader.storage import replaced_folder, write_json, write_text
 from cascader.tuning import TuningResult
 from cascader.tuning.calibration import Calibration
 
@@ -84,12 +85,35 @@ def jsonable(value: object) -> Any:  # noqa: ANN401 - anything that JSON can hol
 
 
 def write_report(folder: str | Path, numbers: Numbers) -> Path:
-    """Write `report.json` and `report.html` into a folder, and return the path of the page."""
+    """Write `report.json`, `report.html` and `tables/*.csv` into a folder, and return the path of the page."""
     folder = Path(folder)
     page = render(numbers)
     write_json(folder / "report.json", numbers)
+    with replaced_folder(folder / "tables") as tables:
+        for name, rows in _tables(numbers):
+            written = io.StringIO()
+            write_rows(written, rows, ",")
+            write_text(tables / f"{name}.csv", written.getvalue())
     write_text(folder / "report.html", page)
     return folder / "report.html"
+
+
+def _tables(numbers: Numbers) -> Iterator[tuple[str, list[list[str]]]]:
+    """All that the page shows, by name: each table as its header and rows, each chart as the points of its series."""
+    for key, section in write_sections(numbers).items():
+        for number, table in enumerate(section.tables, start=1):
+            rows = [[cell.text if isinstance(cell, Cell) else cell for cell in row] for row in table.rows]
+            yield key if number == 1 else f"{key}-{number}", [list(table.columns), *rows]
+        for chart in (figure.chart for figure in section.figures):
+            points = [row for series in chart.series for row in _points(series, chart.x_ticks)]
+            yield f"{chart.name}-chart", [["series", chart.x_label, chart.y_label, "from", "to"], *points]
+
+
+def _points(series: Series, ticks: Sequence[str]) -> Iterator[list[str]]:
+    """One row for each point: where a band is drawn, it reaches from one of the last two to the other."""
+    bands = [[f"{low:.6g}", f"{high:.6g}"] for low, high in series.spread] or [["", ""]] * len(series.x)
+    for x, y, band in zip(series.x, series.y, bands, strict=True):
+        yield [series.label, ticks[int(x)] if ticks else f"{x:.6g}", f"{y:.6g}", *band]
 
 
 def render(numbers: Numbers) -> str:

@@ -9,6 +9,7 @@ from cascader.graph import KnowledgeGraph
 from cascader.report.inputs import ReportInputs
 from cascader.report.section import Cell, Numbers, Part, Section, Table, joined, mrr_text, seconds_text, skipped
 
+_PUBLISHED = "the paper's"  # a column for graphs that the paper has
 _HITS = ("hits@1", "hits@3", "hits@10")
 
 
@@ -45,10 +46,13 @@ def _costs(about: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def main_table_section(numbers: Numbers) -> Section:
     """The table of results, and what each tier had to compute for them."""
     rows = numbers["rows"]
-    columns = ["result", "split", "MRR", "95 % interval", "the paper's", *_HITS, "queries", "time"]
+    cells = [_evaluation_cells(row) for row in rows]
+    if all(row["published_mrr"] is None for row in rows):
+        cells = [{column: cell for column, cell in row.items() if column != _PUBLISHED} for row in cells]
+    columns = list(cells[0])
     table = Table(
         columns,
-        [_evaluation_cells(row) for row in rows],
+        [list(row.values()) for row in cells],
         numbers=columns[2:],
         caption="Filtered ranks; ties share the mean rank.",
     )
@@ -62,17 +66,17 @@ def main_table_section(numbers: Numbers) -> Section:
     return Section(MAIN_TABLE.title, [text], tables=[table, _cost_table(costed)] if costed else [table])
 
 
-def _evaluation_cells(row: Numbers) -> list[Cell | str]:
-    return [
-        row["name"],
-        row["split"],
-        Cell(mrr_text(row["mrr"]), row["mrr"]),
-        "–".join(mrr_text(end) for end in row["mrr_interval"]),
-        mrr_text(row["published_mrr"]),
-        *(mrr_text(row[hits]) for hits in _HITS),
-        f"{row['queries']:,}",
-        seconds_text(row["seconds"]),
-    ]
+def _evaluation_cells(row: Numbers) -> dict[str, Cell | str]:
+    return {
+        "result": row["name"],
+        "split": row["split"],
+        "MRR": Cell(mrr_text(row["mrr"]), row["mrr"]),
+        "95 % interval": "–".join(mrr_text(end) for end in row["mrr_interval"]),
+        _PUBLISHED: mrr_text(row["published_mrr"]),
+        **{hits: mrr_text(row[hits]) for hits in _HITS},
+        "queries": f"{row['queries']:,}",
+        "time": seconds_text(row["seconds"]),
+    }
 
 
 def _cost_table(rows: Sequence[Numbers]) -> Table:

@@ -75,13 +75,18 @@ def weights_section(numbers: Numbers) -> Section:
     ]
     best = rows[numbers["best"]]
     text = (
-        f"{later} reorders the candidates of {joined(numbers['earlier'])}; alpha is the weight of the earlier tiers. "
-        f"On {numbers['queries']:,} queries of valid, a sample of those that alpha was tuned on, the MRR is "
-        f"{mrr_text(best['tuned'])} with the tuned weights ({best['pruner']}), "
-        f"{best['equal'] - best['tuned']:+.4f} with equal weights, and "
-        f"{best['later_alone'] - best['tuned']:+.4f} if {later} decides alone."
+        f"{joined(numbers['earlier'])} ranks first, and {later} adds its scores; alpha is what the earlier ranking "
+        f"counts for, and {later} counts for the rest. On {numbers['queries']:,} queries of valid, a sample of those "
+        f"that alpha was tuned on, the MRR ({best['pruner']}) is {mrr_text(best['tuned'])} with the tuned alpha, "
+        f"{_beside(best, 'equal')} if both count the same, and {_beside(best, 'later_alone')} if {later} decides alone."
     )
     return Section(WEIGHTS.title, [text], tables=[Table(columns, cells, numbers=columns[1:])])
+
+
+def _beside(row: Numbers, name: str) -> str:
+    """The MRR of another choice of weights, and how far it is above or below the tuned one's."""
+    difference = row[name] - row["tuned"]
+    return f"{mrr_text(row[name])} ({abs(difference):.4f} {'higher' if difference > 0 else 'lower'})"
 
 
 WEIGHTS = Part("weights", "With and without reweighting", weights_numbers, weights_section)
