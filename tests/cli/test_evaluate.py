@@ -118,7 +118,15 @@ def test_a_folder_without_a_run(run, tmp_path):
 def test_a_folder_that_is_not_there_is_called_that(run, tmp_path):
     code, _, err = run("evaluate", tmp_path / "gone")
     assert code == 2
-    assert f"there is no folder {tmp_path / 'gone'}. Check the path, or make a run" in " ".join(err.split())
+    assert f"there is no folder {tmp_path / 'gone'}. Check the address, or make a run" in " ".join(err.split())
+
+
+def test_a_file_in_place_of_a_run_is_called_a_file(run, triples):
+    code, _, err = run("evaluate", triples)
+    assert (code, "is a file, expected the folder of a run. Make one: cascader fit" in " ".join(err.split())) == (
+        2,
+        True,
+    )
 
 
 def test_a_run_of_another_format(run, triples, tmp_path):

@@ -18,7 +18,7 @@ class TestBadInput:
             ("a\tr\tb\nc\tr\td\te\n", r"g.tsv:2: found 4 columns, expected 3"),
             (
                 "a\tr\tb\t2020\n",
-                r"g.tsv:1: found 4 columns, expected 3: head, relation, tail. .*add a header to a table with more",
+                r"g.tsv:1: found 4 columns, expected 3: head, relation, tail. .*--columns 1,2,3 if there is no header",
             ),
             ("a r b\n", r"g.tsv:1: found 1 column, expected 3: head, relation, tail. The row is 'a r b'. Separate"),
             ("head\trelation\tweight\na\tr\tb\n", r"g.tsv: the header head, relation, weight has no column for tail"),

@@ -1,6 +1,7 @@
 """The documents as a site: no warning, every link leads somewhere, and nothing is loaded from elsewhere."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 import tomllib
@@ -94,3 +95,9 @@ def named(item):
 def test_every_guide_is_in_the_index_of_the_documents():
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     assert [path.name for path in GUIDES if path.name != "README.md" and f"({path.name})" not in index] == []
+
+
+def test_every_environment_variable_is_in_the_list():
+    sources = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("src/cascader/**/*.py"))
+    listed = (ROOT / "docs" / "your-own-graph.md").read_text(encoding="utf-8").split("## Environment variables")[1]
+    assert set(re.findall(r'"(CASCADER_[A-Z_]+)"', sources)) == set(re.findall(r"`(CASCADER_[A-Z_]+)`", listed))

@@ -40,6 +40,12 @@ def test_a_folder_without_results_is_said_so(tmp_path):
         results_table(tmp_path)
 
 
+@pytest.mark.parametrize("table", [results_table, summary_table])
+def test_a_folder_that_is_not_there_is_called_that(table, tmp_path):
+    with pytest.raises(DataError, match="there is no folder .*nowhere"):
+        table(tmp_path / "nowhere")
+
+
 def test_a_summary_has_a_row_for_each_graph_with_intervals_seeds_and_a_paired_test(toy, tmp_path):
     first, second = (evaluate(Frequency().fit(toy), toy, name=name) for name in ("structure", "cascade"))
     for evaluation in (first, second, replace(second, name="cascade-seed-1")):

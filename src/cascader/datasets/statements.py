@@ -222,8 +222,8 @@ def _not_three(table: Table) -> str:
     if table.width == 2:
         return f"{message} For edges that are all of one kind, add a header: source, target."
     return (
-        f"{message} Say which columns are head, relation and tail, by name or number, with --columns 1,2,3, or add a "
-        "header to a table with more columns."
+        f"{message} Say which columns are head, relation and tail: with --columns HEAD,RELATION,TAIL if the first row "
+        "names them, or with --columns 1,2,3 if there is no header."
     )
 
 

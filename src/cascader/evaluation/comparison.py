@@ -117,10 +117,16 @@ _PUBLISHED = "the paper's"  # a column for graphs that the paper has
 
 def results_table(folder: Path) -> str:
     """All results in `folder/<dataset>/` as Markdown, one table per dataset, best first."""
+    _check_folder(folder)
     datasets = sorted({path.parent for path in folder.glob("*/*.json")})
     if not datasets:
         raise DataError(f"{folder} has no results. Create some with: cascader evaluate RUN --out {folder}/DATASET")
     return "\n\n".join(_table(dataset) for dataset in datasets) + "\n"
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}. Name the one that holds a folder of results for each dataset.")
 
 
 def _table(folder: Path) -> str:
@@ -145,6 +151,7 @@ _SUMMARY = ("dataset", *_SUMMARIZED.values(), "gain of the language models", "th
 
 def summary_table(folder: Path) -> str:
     """The cascade of each dataset in `folder` as Markdown, between what it consists of and what was published."""
+    _check_folder(folder)
     rows = [_summary(dataset) for dataset in sorted({path.parent for path in folder.glob("*/structure.json")})]
     if not rows:
         raise DataError(f"{folder} has no result called structure. Create one with: cascader reproduce DATASET")

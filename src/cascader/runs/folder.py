@@ -295,6 +295,10 @@ class RunFolder:
 
     def metadata(self) -> RunRecord:
         """Return what `mark_complete` recorded."""
+        if self.path.is_file():
+            raise DataError(
+                f"{self.address} is a file, expected the folder of a run. Make one: cascader fit GRAPH --out FOLDER"
+            )
         if not self.path.is_dir():
             raise DataError(
                 f"there is no folder {self.address}. Check the address, or make a run there with: cascader fit GRAPH "
