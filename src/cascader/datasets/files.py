@@ -17,7 +17,8 @@ from cascader.datasets.columns import is_text_header
 from cascader.datasets.layout import GRAPH_SUFFIXES, Layout, find_layout
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
 from cascader.datasets.statements import joined_statements, read_statements
-from cascader.datasets.tables import TEXT_ORDER, Texts, read_table, write_rows
+from cascader.datasets.tables import read_table, write_rows
+from cascader.datasets.texts import TEXT_ORDER, Texts
 from cascader.datasets.triples import Index, Split, assemble
 from cascader.errors import DataError
 from cascader.graph import SPLITS, KnowledgeGraph, SplitName

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cascader.datasets.statements import statements_of
-from cascader.datasets.tables import Table, Texts, table_of_columns
+from cascader.datasets.tables import Table, table_of_columns
+from cascader.datasets.texts import Texts
 from cascader.datasets.triples import Index, Split, assemble
 from cascader.errors import DataError, MissingExtraError
 from cascader.graph import KnowledgeGraph

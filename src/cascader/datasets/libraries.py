@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cascader.datasets.columns import column_name
 from cascader.datasets.statements import ONLY_RELATION, Statements, statements_of
-from cascader.datasets.tables import Texts, table_of_columns
+from cascader.datasets.tables import table_of_columns
+from cascader.datasets.texts import Texts
 from cascader.datasets.triples import Index, Split, assemble
 from cascader.errors import DataError, MissingExtraError
 from cascader.graph import SPLITS, KnowledgeGraph
@@ -148,7 +149,7 @@ def _factory_statements(factory: _Factory, role: str) -> Statements:
         {number: label for label, number in labels.items()} for labels in (factory.entity_to_id, factory.relation_to_id)
     )
     triples = [(entities[h], relations[r], entities[t]) for h, r, t in factory.mapped_triples.tolist()]
-    return Statements(triples, lambda row: f"the factory of {role}, row {row + 1}")
+    return Statements.of(triples, lambda row: f"the factory of {role}, row {row + 1}")
 
 
 def to_pykeen(kg: KnowledgeGraph) -> "dict[str, TriplesFactory]":

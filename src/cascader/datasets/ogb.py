@@ -11,7 +11,8 @@ from pathlib import Path
 
 from cascader.datasets.archives import read_gzip
 from cascader.datasets.statements import ONLY_RELATION, Statements
-from cascader.datasets.tables import Table, Texts, parse_table, write_rows
+from cascader.datasets.tables import Table, parse_table, write_rows
+from cascader.datasets.texts import Texts
 from cascader.datasets.triples import Index
 from cascader.errors import DataError
 from cascader.graph import KnowledgeGraph
@@ -56,7 +57,7 @@ def _read_plain(folder: Path) -> _Parts:
         (entities.id(head), ONLY_RELATION if kind is None else relations.id(kind), entities.id(tail))
         for (head, tail), kind in zip(edges, kinds, strict=True)
     ]
-    statements = {"train": Statements(triples, lambda row: f"{folder / _EDGES}:{row + 1}")}
+    statements = {"train": Statements.of(triples, lambda row: f"{folder / _EDGES}:{row + 1}")}
     for split, file in _SPLITS.items():
         if (folder / file).is_file():
             statements[split] = _held_out(folder / file, entities, relations)
@@ -65,7 +66,7 @@ def _read_plain(folder: Path) -> _Parts:
 
 def _held_out(path: Path, entities: "_Mapping", relations: "_Mapping") -> Statements:
     triples = [(entities.id(head), relations.id(kind), entities.id(tail)) for head, kind, tail in _numbers(path, 3)]
-    return Statements(triples, lambda row: f"{path}:{row + 1}")
+    return Statements.of(triples, lambda row: f"{path}:{row + 1}")
 
 
 def _read_typed(folder: Path) -> _Parts:
@@ -84,7 +85,7 @@ def _read_typed(folder: Path) -> _Parts:
     texts = Texts()
     for mapping in mappings.values():
         mapping.add_to(texts)
-    statements = Statements(triples, lambda row: f"{folder / _TYPED}, edge {row + 1}")
+    statements = Statements.of(triples, lambda row: f"{folder / _TYPED}, edge {row + 1}")
     return {"triples": statements}, Index("entity", texts), Index("relation", Texts())
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cascader.datasets.statements import Statements
-from cascader.datasets.tables import Texts
+from cascader.datasets.texts import Texts
 from cascader.datasets.triples import Index
 from cascader.errors import DataError
 from cascader.graph import SPLITS, KnowledgeGraph
@@ -83,7 +83,7 @@ def _read_ids(path: Path) -> list[str]:
 def _read_triples(path: Path, entities: Sequence[str], relations: Sequence[str]) -> Statements:
     lines = _counted(path)
     triples = [_triple(f"{path}:{number}", line, entities, relations) for number, line in lines]
-    return Statements(triples, lambda row: f"{path}:{lines[row][0]}")
+    return Statements.of(triples, lambda row: f"{path}:{lines[row][0]}")
 
 
 def _triple(where: str, line: str, entities: Sequence[str], relations: Sequence[str]) -> tuple[str, str, str]:

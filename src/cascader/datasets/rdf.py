@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from cascader.datasets.tables import ENGLISH, FROM_ID, NO_LANGUAGE, OTHER_LANGUAGE, Texts, check_text
+from cascader.datasets.tables import check_text
+from cascader.datasets.texts import ENGLISH, FROM_ID, NO_LANGUAGE, OTHER_LANGUAGE, Texts
 from cascader.errors import DataError
 from cascader.graph import Entity, Relation
 

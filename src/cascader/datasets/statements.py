@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from cascader.datasets.columns import (
     SPLIT_NAMES,
     EndColumns,
@@ -14,8 +16,11 @@ from cascader.datasets.columns import (
     triple_columns,
 )
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
-from cascader.datasets.tables import Table, Texts, read_table
+from cascader.datasets.tables import Column, Table, read_table
+from cascader.datasets.texts import TextColumns, Texts
 from cascader.errors import DataError
+from cascader.graph import SPLITS
+from cascader.graph.arrays import offsets_of
 
 logger = logging.getLogger(__name__)
 
@@ -25,37 +30,60 @@ ONLY_RELATION = "related to"
 _MIN_ROWS_BELOW_HEADER = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Statements:
     """Triples of ids in the order of their file; `where` locates row i for an error message.
 
     `splits` has the split of each triple, if the file says it.
     """
 
-    triples: list[tuple[str, str, str]]
+    heads: Column
+    relations: Column
+    tails: Column
     where: Callable[[int], str]
-    splits: list[str] | None = None
+    splits: Column | None = None
+
+    @classmethod
+    def of(cls, triples: Sequence[tuple[str, str, str]], where: Callable[[int], str]) -> "Statements":
+        """The statements of a list of triples."""
+        heads, relations, tails = (Column.of(triple[place] for triple in triples) for place in range(3))
+        return cls(heads, relations, tails, where)
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    @property
+    def triples(self) -> list[tuple[str, str, str]]:
+        """All triples, for files that are small."""
+        return list(zip(self.heads.values(), self.relations.values(), self.tails.values(), strict=True))
 
     def by_split(self, role: str) -> dict[str, "Statements"]:
         """The statements of each split; all of them under `role` if the file does not say which they belong to."""
         if self.splits is None or role != "triples":
             return {role: self}
-        return {split: self._of(split) for split in ("train", "valid", "test") if split in self.splits}
+        return {split: self._of(self.splits, split) for split in SPLITS if split in self.splits.texts}
 
-    def _of(self, split: str) -> "Statements":
-        rows = [row for row, own in enumerate(self.splits or ()) if own == split]
-        return Statements([self.triples[row] for row in rows], lambda row: self.where(rows[row]))
+    def _of(self, splits: Column, split: str) -> "Statements":
+        rows = np.flatnonzero(splits.codes == splits.texts.index(split))
+        columns = (column.taken(rows) for column in (self.heads, self.relations, self.tails))
+        return Statements(*columns, lambda row: self.where(int(rows[row])))
 
 
 def joined_statements(parts: Sequence[Statements]) -> Statements:
     """The statements of several files as one list; their splits count only if all have them."""
-    places = [(part, row) for part in parts for row in range(len(part.triples))]
-    splits = [split for part in parts for split in part.splits or ()]
-    return Statements(
-        [triple for part in parts for triple in part.triples],
-        lambda row: places[row][0].where(places[row][1]),
-        splits if len(splits) == len(places) else None,
+    if len(parts) == 1:
+        return parts[0]
+    starts = offsets_of([len(part) for part in parts])
+
+    def where(row: int) -> str:
+        part = int(np.searchsorted(starts, row, side="right")) - 1
+        return parts[part].where(row - int(starts[part]))
+
+    heads, relations, tails = (
+        Column.joined([getattr(part, name) for part in parts]) for name in ("heads", "relations", "tails")
     )
+    splits = [part.splits for part in parts if part.splits is not None]
+    return Statements(heads, relations, tails, where, Column.joined(splits) if len(splits) == len(parts) else None)
 
 
 def read_statements(
@@ -70,7 +98,7 @@ def read_statements(
         links = read_rdf(path, *texts)
         if not links:
             raise DataError(f"{path} has no triples that link two entities, expected at least one.")
-        return Statements(links, lambda row: f"{path}, link {row + 1}")
+        return Statements.of(links, lambda row: f"{path}, link {row + 1}")
     if columns is None:
         table = read_table(path, is_triple_header)
         _ask_about_header(table)
@@ -84,7 +112,7 @@ def _chosen_columns(table: Table, names: Sequence[str]) -> TripleColumns:
     found = [_position(table, name) for name in names]
     head, relation, tail = found if len(found) == 3 else (None, None, None)
     if head is None or relation is None or tail is None:
-        first = ", ".join(table.header or table.rows[0])
+        first = ", ".join(table.header or table.first)
         raise DataError(
             f"{table.label}: there are no columns {', '.join(names)}. Its first row is {_shown(first)}. Name three of "
             "these columns, for head, relation and tail, or number them from 1 if the file has no header."
@@ -100,11 +128,11 @@ def _position(table: Table, name: str) -> int | None:
 
 def _ask_about_header(table: Table) -> None:
     """Ask about a first row whose words occur nowhere else: read as a triple, it would add a relation of its own."""
-    if table.header is not None or table.width != 3 or len(table.rows) <= _MIN_ROWS_BELOW_HEADER:
+    if table.header is not None or table.width != 3 or len(table) <= _MIN_ROWS_BELOW_HEADER:
         return
-    first, *others = table.rows
-    ends = {fields[column] for fields in others for column in (0, 2)}
-    if {first[0], first[2]} & ends or first[1] in {fields[1] for fields in others}:
+    first, (heads, relations, tails) = table.first, table.columns
+    ends = [_occurs_below(column, text) for column in (heads, tails) for text in (first[0], first[2])]
+    if any(ends) or _occurs_below(relations, first[1]):
         return
     names = ",".join(text.strip() for text in first)
     logger.warning(
@@ -116,48 +144,56 @@ def _ask_about_header(table: Table) -> None:
     )
 
 
+def _occurs_below(column: Column, text: str) -> bool:
+    """Whether a row below the first has a text."""
+    return text in column.texts and bool((column.codes[1:] == column.texts.index(text)).any())
+
+
 def statements_of(
     table: Table, entities: Texts | None = None, relations: Texts | None = None, columns: TripleColumns | None = None
 ) -> Statements:
     """The triples of a table: columns are found by name if it has a header, otherwise by order."""
     columns = columns or _columns(table)
     _tell_columns(table, columns)
-    triples = [_triple(table, row, columns) for row in range(len(table.rows))]
-    for fields, (head, relation, tail) in zip(table.rows, triples, strict=True):
-        if entities is not None:
-            _offer(entities, head, fields, columns.head)
-            _offer(entities, tail, fields, columns.tail)
-        if relations is not None and columns.relation_name is not None:
-            relations.names.offer(relation, fields[columns.relation_name].strip())
-    return Statements(triples, table.where, _splits(table, columns.split))
+    heads, tails = (table.columns[end.id].changed(str.strip) for end in (columns.head, columns.tail))
+    relation_ids = _relations(table, columns.relation)
+    _check_no_empty(table, heads, relation_ids, tails)
+    if entities is not None:
+        ends = ((heads, columns.head), (tails, columns.tail))
+        entities.add_pairs([_texts_beside(table, ids, end) for ids, end in ends])
+    if relations is not None and columns.relation_name is not None:
+        relations.add_pairs([TextColumns(relation_ids, table.columns[columns.relation_name])])
+    return Statements(heads, relation_ids, tails, table.where, _splits(table, columns.split))
 
 
-def _triple(table: Table, row: int, columns: TripleColumns) -> tuple[str, str, str]:
-    fields = table.rows[row]
-    head, tail = (fields[end.id].strip() for end in (columns.head, columns.tail))
-    relation = ONLY_RELATION if columns.relation is None else fields[columns.relation].strip()
-    if not (head and relation and tail):
+def _relations(table: Table, column: int | None) -> Column:
+    if column is None:
+        return Column([ONLY_RELATION], np.zeros(len(table), dtype=np.int32))
+    return table.columns[column].changed(str.strip)
+
+
+def _check_no_empty(table: Table, *triple: Column) -> None:
+    rows = [row for column in triple if (row := column.first_row_of("")) is not None]
+    if rows:
+        head, relation, tail = (column[min(rows)] for column in triple)
         raise DataError(
-            f"{table.where(row)}: found an empty field in ({head!r}, {relation!r}, {tail!r}). "
+            f"{table.where(min(rows))}: found an empty field in ({head!r}, {relation!r}, {tail!r}). "
             "A triple needs a head, a relation and a tail: fill in the field or delete the row."
         )
-    return head, relation, tail
 
 
-def _offer(texts: Texts, id_: str, fields: list[str], end: EndColumns) -> None:
-    """Keep what a row says of one of its entities."""
-    for best, column in ((texts.names, end.name), (texts.descriptions, end.description), (texts.types, end.type)):
-        if column is not None:
-            best.offer(id_, fields[column].strip())
+def _texts_beside(table: Table, ids: Column, end: EndColumns) -> TextColumns:
+    """What the rows say of the entities at one end."""
+    places = (end.name, end.description, end.type)
+    return TextColumns(ids, *(None if place is None else table.columns[place] for place in places))
 
 
-def _splits(table: Table, column: int | None) -> list[str] | None:
+def _splits(table: Table, place: int | None) -> Column | None:
     """The split of each row, if every row names one."""
-    if column is None:
+    if place is None:
         return None
-    named = [SPLIT_NAMES.get(fields[column].strip().lower()) for fields in table.rows]
-    known = [split for split in named if split is not None]
-    return known if len(known) == len(named) else None
+    named = table.columns[place].changed(lambda text: SPLIT_NAMES.get(text.strip().lower(), ""))
+    return None if "" in named.texts else named
 
 
 def _columns(table: Table) -> TripleColumns:
@@ -178,7 +214,7 @@ def _with_relation(table: Table, columns: TripleColumns) -> TripleColumns:
     """What is left beside the ends is the relation, unless it is a number; without one, all edges are of one kind."""
     assert table.header is not None  # noqa: S101 - only a header tells the ends
     others = [column for column in range(table.width) if column not in columns.used()]
-    words = [column for column in others if not all(_is_number(fields[column]) for fields in table.rows)]
+    words = [column for column in others if not all(map(_is_number, table.columns[column].texts))]
     if len(words) > 1:
         names = [table.header[column] for column in words]
         ends = table.header[columns.head.id], table.header[columns.tail.id]
@@ -212,7 +248,7 @@ def _tell_columns(table: Table, columns: TripleColumns) -> None:
 
 
 def _not_three(table: Table) -> str:
-    shown = _shown(" | ".join(table.rows[0]))
+    shown = _shown(" | ".join(table.first))
     message = (
         f"{table.where(0)}: found {table.width} column{'' if table.width == 1 else 's'}, expected 3: head, relation, "
         f"tail. The row is {shown}."
@@ -229,7 +265,7 @@ def _not_three(table: Table) -> str:
 
 def _renamed(table: Table) -> str:
     """Advice for a file whose suffix promises tabs, and whose rows have other separators."""
-    text = table.rows[0][0]
+    text = table.first[0]
     for separator, name in ((",", "commas"), (";", "semicolons")):
         if text.count(separator) >= 2:
             return f" This file seems to have {name}: rename it to .csv."

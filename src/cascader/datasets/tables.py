@@ -1,17 +1,23 @@
-"""Tables of text from TSV, CSV and Parquet, each row with the line it was read from, and the texts that they state."""
+"""Tables of text from TSV, CSV and Parquet: columns that hold each text once, and the line that each row was read from.
+
+A plain file is read by a fast parser. Whatever that cannot read, or might read otherwise, is read line by line.
+"""
 
 import csv
+import io
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, TextIO
 
-from cascader.datasets.columns import column_name, text_columns
+import numpy as np
+
+from cascader.datasets.columns import column_name
 from cascader.errors import DataError
-from cascader.graph import Entity, Relation
-from cascader.storage import read_parquet
+from cascader.graph import IntArray
+from cascader.storage import CodedTexts, parquet_columns, separated_columns
 
 logger = logging.getLogger(__name__)
 
@@ -23,11 +29,68 @@ _MAX_LINE_BYTES = 16 * MAX_TEXT_CHARACTERS
 IsHeader = Callable[[tuple[str, ...]], bool]
 
 TABLE_SUFFIXES = (".tsv", ".txt", ".csv", ".parquet")
-#: How good a text is: a label derived from an id beats none, an English one beats any other.
-FROM_ID, OTHER_LANGUAGE, NO_LANGUAGE, ENGLISH = range(4)
+_BOM = b"\xef\xbb\xbf"
 
-#: What the columns of a table of texts mean if it has no header.
-TEXT_ORDER = ("id", "name", "description", "type")
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Texts, one for each row; a text that many rows have is held once.
+
+    >>> column = Column.of(["a", "b", "a "]).changed(str.strip)
+    >>> column.texts, column.codes.tolist(), column[2]
+    (['a', 'b'], [0, 1, 0], 'a')
+    """
+
+    texts: list[str]  # distinct, each of some row
+    codes: IntArray  # (rows,) the place of each row's text
+
+    @classmethod
+    def of(cls, values: Iterable[str]) -> "Column":
+        """The column with these values."""
+        places: dict[str, int] = {}
+        codes = np.fromiter((places.setdefault(value, len(places)) for value in values), dtype=np.int32)
+        return cls(list(places), codes)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Column"]) -> "Column":
+        """Columns one below the other."""
+        together = cls.of(text for part in parts for text in part.texts)
+        own = np.split(together.codes, np.cumsum([len(part.texts) for part in parts])[:-1])
+        codes = [places[part.codes] for places, part in zip(own, parts, strict=True)]
+        return cls(together.texts, np.concatenate(codes))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> str:
+        return self.texts[self.codes[row]]
+
+    def values(self) -> list[str]:
+        """The text of every row."""
+        return [self.texts[code] for code in self.codes.tolist()]
+
+    def changed(self, change: Callable[[str], str]) -> "Column":
+        """The column with every text changed, which may make some of them equal."""
+        texts = list(map(change, self.texts))
+        if texts == self.texts:
+            return self
+        changed = Column.of(texts)
+        return Column(changed.texts, changed.codes[self.codes])
+
+    def taken(self, rows: IntArray) -> "Column":
+        """The column with these rows only."""
+        used, codes = np.unique(self.codes[rows], return_inverse=True)
+        return Column([self.texts[code] for code in used.tolist()], codes)
+
+    def first_rows(self) -> IntArray:
+        """The first row of each text; shape (texts,)."""
+        first = np.empty(len(self.texts), dtype=np.int64)
+        first[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)  # of several values, the last one stays
+        return first
+
+    def first_row_of(self, text: str) -> int | None:
+        """The first row that has this text; None if there is none."""
+        return int(np.argmax(self.codes == self.texts.index(text))) if text in self.texts else None
 
 
 @dataclass(frozen=True)
@@ -36,10 +99,27 @@ class Table:
 
     label: str
     header: tuple[str, ...] | None
-    rows: list[list[str]]
-    lines: list[int]  # the line where each row starts
-    width: int
+    columns: tuple[Column, ...]
+    lines: Sequence[int]  # the line where each row starts
     mark: str = ":"  # between the label and the line number
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.columns)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """All rows, for tables that are small."""
+        return [list(row) for row in zip(*(column.values() for column in self.columns), strict=True)]
+
+    @property
+    def first(self) -> list[str]:
+        """The first row."""
+        return [column[0] for column in self.columns]
 
     def where(self, row: int) -> str:
         """The location of a row, for an error message."""
@@ -64,23 +144,37 @@ def read_table(path: Path, is_header: IsHeader) -> Table:
 
 
 def _read_parquet_table(path: Path) -> Table:
-    return table_of_columns(str(path), read_parquet(path))
+    return table_of_columns(str(path), parquet_columns(path))
 
 
-def table_of_columns(label: str, columns: Mapping[str, Sequence[Any]]) -> Table:
+def table_of_columns(label: str, columns: Mapping[str, Sequence[Any] | CodedTexts]) -> Table:
     """A table from named columns; those with anything but texts and integers are ignored."""
-    texts: dict[str, list[str]] = {}
+    found: dict[str, Column] = {}
     for name, values in columns.items():
-        other = next((value for value in values if not isinstance(value, str | bytes | int | None)), None)
-        if other is None and not any(isinstance(value, bool) for value in values):
-            cells = [_cell_text(f"{label}, row {row}", value) for row, value in enumerate(values, start=1)]
-            texts[column_name(name)] = cells
-        else:
-            logger.warning("%s: ignored column %s, which is not text (%r).", label, name, other)
-    rows = [list(row) for row in zip(*texts.values(), strict=True)]
-    if not rows:
+        column = _checked_texts(label, values) if isinstance(values, CodedTexts) else _texts_of(label, name, values)
+        if column is not None:
+            found[column_name(name)] = column
+    count = len(next(iter(found.values()), ()))
+    if not count:
         raise DataError(f"{label} has no rows of text, expected at least one.")
-    return Table(label, tuple(texts), rows, list(range(1, len(rows) + 1)), len(texts), ", row ")
+    return Table(label, tuple(found), tuple(found.values()), range(1, count + 1), ", row ")
+
+
+def _checked_texts(label: str, coded: CodedTexts) -> Column:
+    column = Column(*coded)
+    if _has_long_text(column) or "\0" in "".join(column.texts):
+        for row in np.sort(column.first_rows()).tolist():
+            check_text(f"{label}, row {row + 1}", column[row])
+    return column
+
+
+def _texts_of(label: str, name: str, values: Sequence[Any]) -> Column | None:
+    """A column of values of any type as texts; None if it has anything but texts and integers."""
+    other = next((value for value in values if not isinstance(value, str | bytes | int | None)), None)
+    if other is None and not any(isinstance(value, bool) for value in values):
+        return Column.of(_cell_text(f"{label}, row {row}", value) for row, value in enumerate(values, start=1))
+    logger.warning("%s: ignored column %s, which is not text (%r).", label, name, other)
+    return None
 
 
 def _cell_text(where: str, value: str | bytes | int | None) -> str:
@@ -96,7 +190,45 @@ def _cell_text(where: str, value: str | bytes | int | None) -> str:
 
 def parse_table(stream: IO[bytes], label: str, is_header: IsHeader) -> Table:
     """Read UTF-8 text delimited by tabs, or by commas or semicolons for .csv; fields may be quoted."""
-    lines = list(_decoded_lines(stream, label))
+    first = stream.readline(_MAX_LINE_BYTES)
+    next(_decoded_lines(io.BytesIO(first), label), None)  # a binary file is refused before all of it is read
+    content = first + stream.read()
+    return _plain_table(content, label, is_header) or parse_with_care(content, label, is_header)
+
+
+def _plain_table(content: bytes, label: str, is_header: IsHeader) -> Table | None:
+    """The table of a file that every parser reads alike; None if there may be quotes, blank lines or errors."""
+    content = content.removeprefix(_BOM)
+    is_csv = label.lower().endswith(".csv")
+    if _needs_care(content, is_csv):
+        return None
+    first = content.partition(b"\n")[0].decode(errors="replace").rstrip("\r")
+    delimiter = max(",;\t", key=first.count) if is_csv else "\t"
+    fields = first.split(delimiter)
+    names = tuple(map(column_name, fields))
+    skipped = int(is_header(names))
+    columns = [Column(*coded) for coded in separated_columns(content, delimiter, len(fields), skipped) or ()]
+    row_count = content.count(b"\n") + (not content.endswith(b"\n")) - skipped
+    is_plain = columns and 0 < len(columns[0]) == row_count and (len(columns) > 1 or not is_csv)
+    if not is_plain or (skipped and len(set(names)) < len(names)) or any(map(_has_long_text, columns)):
+        return None
+    return Table(label, names if skipped else None, tuple(columns), range(1 + skipped, 1 + skipped + row_count))
+
+
+def _needs_care(content: bytes, is_csv: bool) -> bool:
+    """Whether there are quotes that may matter, NUL bytes, or other line ends than those of Unix and Windows."""
+    quotes = (b'"',) if is_csv else (b'\t"', b'\n"')
+    has_quotes = content.startswith(b'"') or any(quote in content for quote in quotes)
+    return has_quotes or b"\0" in content or content.count(b"\r") != content.count(b"\r\n")
+
+
+def _has_long_text(column: Column) -> bool:
+    return max(map(len, column.texts), default=0) > MAX_TEXT_CHARACTERS
+
+
+def parse_with_care(content: bytes, label: str, is_header: IsHeader) -> Table:
+    """Read a table line by line, whatever quotes it has, so that an error names its line."""
+    lines = list(_decoded_lines(io.BytesIO(content), label))
     if not lines:
         raise DataError(f"{label} is empty, expected rows of text.")
     rows, starts = _parse_csv(lines, label) if label.lower().endswith(".csv") else _parse_tabs(lines, label)
@@ -109,7 +241,7 @@ def _decoded_lines(stream: IO[bytes], label: str) -> Iterator[str]:
         where = f"{label}:{number}"
         if number == 1:
             _check_not_utf16(raw, label)
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
+            raw = raw.removeprefix(_BOM)
         if b"\0" in raw:
             raise DataError(f"{where}: found a NUL byte, expected text. Is this a binary file? Save it as UTF-8 text.")
         if len(raw) >= _MAX_LINE_BYTES:
@@ -220,13 +352,17 @@ def _with_header(label: str, rows: list[list[str]], starts: list[int], is_header
         raise DataError(f"{label} has only blank lines, expected rows of text.")
     names = tuple(column_name(name) for name in rows[0])
     if not is_header(names):
-        return Table(label, None, rows, starts, len(names))
+        return Table(label, None, _columns_of(rows), starts)
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"{label}:{starts[0]}: the header has two columns called {twice[0]!r}. Rename one of them.")
     if len(rows) == 1:
         raise DataError(f"{label} has a header but no rows, expected at least one. Add the rows below it.")
-    return Table(label, names, rows[1:], starts[1:], len(names))
+    return Table(label, names, _columns_of(rows[1:]), starts[1:])
+
+
+def _columns_of(rows: list[list[str]]) -> tuple[Column, ...]:
+    return tuple(Column.of(values) for values in zip(*rows, strict=True))
 
 
 def write_rows(stream: TextIO, rows: Iterable[Sequence[str]], delimiter: str) -> None:
@@ -236,92 +372,3 @@ def write_rows(stream: TextIO, rows: Iterable[Sequence[str]], delimiter: str) ->
     for row in rows:
         # The csv module of Python 3.11 leaves a bare carriage return unquoted, and then cannot read it back.
         (quoted if any("\r" in text for text in row) else plain).writerow(row)
-
-
-@dataclass
-class BestTexts:
-    """The best text offered so far for each id; the first of equally good ones wins."""
-
-    _texts: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-    def offer(self, id_: str, text: str, quality: int = NO_LANGUAGE) -> None:
-        """Keep `text` if it is better than the present one."""
-        if text and (id_ not in self._texts or quality > self._texts[id_][0]):
-            self._texts[id_] = quality, text
-
-    def ids(self) -> list[str]:
-        """The ids that have a text, in the order in which they got their first one."""
-        return list(self._texts)
-
-    def of(self, id_: str) -> str:
-        """The text of an id, empty if none was offered."""
-        return self._texts[id_][1] if id_ in self._texts else ""
-
-
-@dataclass
-class Texts:
-    """Everything that files say about ids besides their triples."""
-
-    names: BestTexts = field(default_factory=BestTexts)
-    descriptions: BestTexts = field(default_factory=BestTexts)
-    types: BestTexts = field(default_factory=BestTexts)
-
-    def add_table(self, table: Table, order: Sequence[str] = TEXT_ORDER) -> list[str]:
-        """Add the names, descriptions and types of a table, and return its ids in order.
-
-        Every column but the id may be missing: a table of ids alone says which entities there are. `order` says what
-        the columns are if the table has no header.
-        """
-        columns = _columns(table, order)
-        first_row: dict[str, int] = {}
-        for row, fields in enumerate(table.rows):
-            id_, name, description, type_ = ("" if column is None else fields[column].strip() for column in columns)
-            _check_id(table, row, id_, first_row)
-            self.names.offer(id_, name)
-            self.descriptions.offer(id_, description)
-            self.types.offer(id_, type_)
-        return list(first_row)
-
-    def entity(self, id_: str) -> Entity:
-        """The entity with this id, which is also its name if no file has a better one."""
-        return Entity(id_, self.names.of(id_) or id_, self.descriptions.of(id_), self.types.of(id_))
-
-    def relation(self, id_: str) -> Relation:
-        """The relation with this id, which is also its name if no file has a better one."""
-        return Relation(id_, self.names.of(id_) or id_)
-
-
-def _check_id(table: Table, row: int, id_: str, first_row: dict[str, int]) -> None:
-    if not id_:
-        raise DataError(f"{table.where(row)}: the id is empty. Give every row an id, or delete the row.")
-    if first_row.setdefault(id_, row) != row:
-        raise DataError(
-            f"{table.where(row)}: id {id_!r} is already defined at {table.where(first_row[id_])}. "
-            "Ids must be unique: delete or rename one of the two."
-        )
-
-
-def _columns(table: Table, order: Sequence[str]) -> list[int | None]:
-    """The positions of id, name, description and type."""
-    if table.header is None:
-        if table.width > len(order):
-            raise DataError(
-                f"{table.where(0)}: found {table.width} columns, expected at most {len(order)}: {', '.join(order)}. "
-                "Add a header to a table with more columns."
-            )
-        given = order[: table.width]
-        return [given.index(role) if role in given else None for role in TEXT_ORDER]
-    columns = text_columns(table.header)
-    if columns["id"] is None:
-        raise DataError(f"{table.label}: the header {', '.join(table.header)} has no id column. Name one of them id.")
-    _tell_columns(table.label, table.header, columns)
-    return list(columns.values())
-
-
-def _tell_columns(label: str, header: Sequence[str], columns: Mapping[str, int | None]) -> None:
-    """Say which columns were taken for what, and which are not read, unless that goes without saying."""
-    named = {role: header[column] for role, column in columns.items() if column is not None}
-    unused = [name for column, name in enumerate(header) if column not in columns.values()]
-    if unused or any(role != name for role, name in named.items()):
-        read = ", ".join(f"{role} is {name}" for role, name in named.items())
-        logger.info("%s: %s%s.", label, read, f"; not read: {', '.join(unused)}" if unused else "")

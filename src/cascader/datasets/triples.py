@@ -1,17 +1,20 @@
 """Statements become a graph: their ids are numbered, each triple counts once, and some are held out."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, count
 
 import numpy as np
 
 from cascader.datasets.statements import Statements
-from cascader.datasets.tables import Texts
+from cascader.datasets.tables import Column
+from cascader.datasets.texts import Texts
 from cascader.errors import DataError
 from cascader.graph import SPLITS, IntArray, KnowledgeGraph, Triples
-from cascader.graph.arrays import frozen_triples, triple_keys
+from cascader.graph.arrays import frozen_triples, offsets_of, triple_keys
+
+_PAIRS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
@@ -46,50 +49,60 @@ def split_triples(triples: Triples, split: Split) -> tuple[Triples, Triples, Tri
     """Split into train, valid and test, each in the order of `triples`."""
     rng = np.random.default_rng(split.seed)
     pair_of = _pairs(triples)
-    by_pair = np.argsort(pair_of, kind="stable")
-    ends = np.cumsum(np.bincount(pair_of))
-    part = np.zeros(len(triples), dtype=np.int8)  # 0 train, 1 valid, 2 test
     wanted = [round(split.test * len(triples)), round(split.valid * len(triples))]
+    held_out: tuple[list[int], list[int]] = [], []  # rows of test, and of valid
     uses = _Uses(triples)
-    for pair in rng.permutation(len(ends)):
-        rows = by_pair[ends[pair - 1] if pair else 0 : ends[pair]]
+    for rows, members in _drawn_pairs(triples, pair_of, rng):
         if wanted[0] < len(rows) and wanted[1] < len(rows):
             if not any(wanted):
                 break
             continue
-        if split.unseen_entities or uses.can_spare(rows):
-            uses.spare(rows)
+        if split.unseen_entities or uses.spare(members):
             target = 0 if wanted[0] >= wanted[1] else 1  # whichever lacks more, so that both fill evenly
             wanted[target] -= len(rows)
-            part[rows] = 2 - target
-    train, valid, test = (triples[part == value] for value in range(3))
-    return train, valid, test
+            held_out[target].extend(rows)
+    test, valid = (np.sort(np.array(rows, dtype=np.int64)) for rows in held_out)
+    return np.delete(triples, np.concatenate([test, valid]), axis=0), triples[valid], triples[test]
+
+
+def _drawn_pairs(
+    triples: Triples, pair_of: IntArray, rng: np.random.Generator
+) -> Iterator[tuple[list[int], list[list[int]]]]:
+    """The pairs of entities in random order: the rows of each one's triples, and these triples."""
+    counts = np.bincount(pair_of)
+    drawn = rng.permutation(len(counts))
+    turn = np.empty(len(counts), dtype=np.int64)
+    turn[drawn] = np.arange(len(counts))
+    rows = np.argsort(turn[pair_of], kind="stable")
+    ends = offsets_of(counts[drawn])
+    # Python's own lists are several times faster than arrays of one element, but only some at once, for their memory.
+    for first in range(0, len(drawn), _PAIRS_AT_ONCE):
+        some = ends[first : first + _PAIRS_AT_ONCE + 1]
+        own = rows[some[0] : some[-1]]
+        places, members, bounds = own.tolist(), triples[own].tolist(), (some - some[0]).tolist()
+        for start, end in zip(bounds, bounds[1:], strict=False):
+            yield places[start:end], members[start:end]
 
 
 class _Uses:
     """How many of the triples left in train use each entity and each relation."""
 
     def __init__(self, triples: Triples) -> None:
-        self._triples = triples
         self._entities = np.bincount(triples[:, [0, 2]].ravel()).tolist()
         self._relations = np.bincount(triples[:, 1]).tolist()
 
-    def can_spare(self, rows: IntArray) -> bool:
-        """Whether every entity and relation of these triples also occurs in other triples of train."""
-        self.spare(rows)
-        enough = all(
-            self._entities[head] > 0 and self._entities[tail] > 0 and self._relations[relation] > 0
-            for head, relation, tail in self._triples[rows].tolist()
-        )
-        self._count(rows, 1)
-        return enough
+    def spare(self, members: list[list[int]]) -> bool:
+        """Take these triples out of train, if every entity and relation of them also occurs in others of train."""
+        self._count(members, -1)
+        entities, relations = self._entities, self._relations
+        for head, relation, tail in members:
+            if entities[head] <= 0 or entities[tail] <= 0 or relations[relation] <= 0:
+                self._count(members, 1)
+                return False
+        return True
 
-    def spare(self, rows: IntArray) -> None:
-        """Take these triples out of train."""
-        self._count(rows, -1)
-
-    def _count(self, rows: IntArray, step: int) -> None:
-        for head, relation, tail in self._triples[rows].tolist():
+    def _count(self, members: list[list[int]], step: int) -> None:
+        for head, relation, tail in members:
             self._entities[head] += step
             self._entities[tail] += step
             self._relations[relation] += step
@@ -113,12 +126,13 @@ def assemble(
     """Build the graph from statements by role: train, valid and test, or `triples` that are yet to be split."""
     by_role = [part for role, stated in statements.items() for part in stated.by_split(role).items()]
     parts = [_Part(role, stated, entities, relations) for role, stated in by_role]
-    _check_no_overlap(parts, len(entities.ids), len(relations.ids))
-    train, valid, test = _three_splits({part.role: part.distinct() for part in parts}, split)
+    counts = len(entities.ids), len(relations.ids)
+    _check_no_overlap(parts, *counts)
+    train, valid, test = _three_splits({part.role: part.distinct(*counts) for part in parts}, split)
     return KnowledgeGraph(
         name,
-        tuple(entities.texts.entity(id_) for id_ in entities.ids),
-        tuple(relations.texts.relation(id_) for id_ in relations.ids),
+        entities.texts.entities(entities.ids),
+        relations.texts.relations(relations.ids),
         train,
         valid,
         test,
@@ -134,15 +148,32 @@ class Index:
         self.texts = texts
         self.ids = {id_: number for number, id_ in enumerate(ids)}
 
-    def of(self, id_: str, row: int, statements: Statements) -> int:
-        """The number of the id found in a row of `statements`."""
-        if self._table is not None and id_ not in self.ids:
-            question = "" if row else " If this row is a header, name its columns with --columns HEAD,RELATION,TAIL."
-            raise DataError(
-                f"{statements.where(row)}: {self._kind} {id_!r} is not in {self._table} ({len(self.ids):,} rows). "
-                f"Add it there, or delete the triple.{question}"
-            )
-        return self.ids.setdefault(id_, len(self.ids))
+    def add(self, *columns: Column) -> None:
+        """Number the ids of columns that are new, in the order in which rows have them, from left to right."""
+        texts = [text for column in columns for text in column.texts]
+        places = [column.first_rows() * len(columns) + side for side, column in enumerate(columns)]
+        found = dict.fromkeys(texts[place] for place in np.argsort(np.concatenate(places)).tolist())
+        new = [text for text in found if text not in self.ids]
+        self.ids.update(zip(new, count(len(self.ids)), strict=False))
+
+    def numbers(self, column: Column) -> IntArray:
+        """The number of each row's id; shape (rows,)."""
+        return np.fromiter(map(self.ids.__getitem__, column.texts), np.int32, len(column.texts))[column.codes]
+
+    def first_unknown(self, column: Column) -> int | None:
+        """The first row whose id the table does not list; None if there is none."""
+        if self._table is None:
+            return None
+        is_unknown = np.fromiter((text not in self.ids for text in column.texts), np.bool_, len(column.texts))
+        return int(column.first_rows()[is_unknown].min()) if is_unknown.any() else None
+
+    def unknown(self, id_: str, row: int, statements: Statements) -> DataError:
+        """The error about an id that the table does not list."""
+        question = "" if row else " If this row is a header, name its columns with --columns HEAD,RELATION,TAIL."
+        return DataError(
+            f"{statements.where(row)}: {self._kind} {id_!r} is not in {self._table} ({len(self.ids):,} rows). "
+            f"Add it there, or delete the triple.{question}"
+        )
 
 
 class _Part:
@@ -151,20 +182,18 @@ class _Part:
     def __init__(self, role: str, statements: Statements, entities: Index, relations: Index) -> None:
         self.role = role
         self.where = statements.where
-        self.triples = frozen_triples(
-            [
-                (
-                    entities.of(head, row, statements),
-                    relations.of(relation, row, statements),
-                    entities.of(tail, row, statements),
-                )
-                for row, (head, relation, tail) in enumerate(statements.triples)
-            ]
-        )
+        indices = ((statements.heads, entities), (statements.relations, relations), (statements.tails, entities))
+        unknown = [(row, each) for each in indices if (row := each[1].first_unknown(each[0])) is not None]
+        if unknown:
+            row, (column, index) = min(unknown, key=lambda found: found[0])
+            raise index.unknown(column[row], row, statements)
+        entities.add(statements.heads, statements.tails)
+        relations.add(statements.relations)
+        self.triples = frozen_triples(np.stack([index.numbers(column) for column, index in indices], axis=1))
 
-    def distinct(self) -> Triples:
+    def distinct(self, entity_count: int, relation_count: int) -> Triples:
         """Every triple once, in order of first appearance."""
-        _, first = np.unique(self.triples, axis=0, return_index=True)
+        _, first = np.unique(triple_keys(self.triples, entity_count, relation_count), return_index=True)
         repeated = len(self.triples) - len(first)
         if repeated:
             logger.warning("dropped %s duplicate triples of %s.", f"{repeated:,}", self.role)

@@ -43,6 +43,28 @@ def triple_keys(triples: Triples, entity_count: int, relation_count: int) -> NDA
     return (heads * relation_count + relations) * entity_count + tails
 
 
+def sorted_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each value once, ascending; for millions of them far faster than `np.unique`, which hashes them.
+
+    >>> sorted_distinct(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    ordered = np.sort(values)
+    return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))]
+
+
+def is_among(values: NDArray[np.int64], others: NDArray[np.int64]) -> BoolArray:
+    """Whether each value is one of the others; the same as `np.isin`, and far faster for millions of them.
+
+    >>> is_among(np.array([1, 2, 3]), np.array([3, 1])).tolist()
+    [True, False, True]
+    """
+    if len(others) == 0:
+        return np.zeros(len(values), dtype=np.bool_)
+    ordered = np.sort(others)
+    return ordered[np.searchsorted(ordered, values).clip(max=len(ordered) - 1)] == values
+
+
 def offsets_of(counts: ArrayLike) -> NDArray[np.int64]:
     """Where lists of these lengths start and end; shape (lists + 1,).
 

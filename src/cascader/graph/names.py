@@ -3,6 +3,7 @@
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from heapq import nlargest
 from operator import itemgetter
 
@@ -32,14 +33,28 @@ class NameIndex:
         self._ids = ids
         self._names = names
         self._by_id = {id_: i for i, id_ in enumerate(ids)}
-        self._by_name: dict[str, list[int]] = {}
-        self._by_folded: dict[str, list[int]] = {}
-        for i, (id_, name) in enumerate(zip(ids, names, strict=True)):
-            self._by_name.setdefault(name, []).append(i)
-            for folded in {fold(name), fold(id_)}:
-                self._by_folded.setdefault(folded, []).append(i)
-        # What folds to a name is hardly longer than this: four code points make one at most, and there is some spacing.
-        self._longest = 4 * max(map(len, self._by_folded), default=0) + 64
+
+    # These are made when the first name is asked for that is no id: a graph may have millions.
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for i, name in enumerate(self._names):
+            found.setdefault(name, []).append(i)
+        return found
+
+    @cached_property
+    def _by_folded(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for i, (id_, name) in enumerate(zip(self._ids, self._names, strict=True)):
+            for folded in {fold(name), fold(id_)} if id_ != name else (fold(name),):
+                found.setdefault(folded, []).append(i)
+        return found
+
+    @cached_property
+    def _longest(self) -> int:
+        """What folds to a name is hardly longer: four code points make one at most, and there is some spacing."""
+        return 4 * max(map(len, self._by_folded), default=0) + 64
 
     def index(self, text: str, closest: int = CLOSEST) -> int:
         """The index of the one item with this id or name; if there is none, the error suggests `closest` names."""

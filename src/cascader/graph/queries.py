@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cascader.errors import DataError
 from cascader.graph.arrays import (
@@ -16,6 +17,7 @@ from cascader.graph.arrays import (
     frozen,
     offsets_of,
     positions_within,
+    sorted_distinct,
     triple_keys,
 )
 
@@ -128,6 +130,13 @@ class Queries:
         return sided * entity_count + self.anchors
 
 
+def _triples_of(keys: NDArray[np.int64], entity_count: int, relation_count: int) -> Triples:
+    """The triples that `triple_keys` has numbered."""
+    pairs, tails = np.divmod(keys, max(entity_count, 1))
+    heads, relations = np.divmod(pairs, max(relation_count, 1))
+    return np.stack([heads, relations, tails], axis=1).astype(np.int32)
+
+
 class KnownAnswers:
     """The true answers to every question, found by binary search.
 
@@ -140,16 +149,22 @@ class KnownAnswers:
         self.entity_count = entity_count
         self.relation_count = relation_count
         # A duplicate triple must count only once: each known answer is subtracted from a rank.
-        _, first = np.unique(triple_keys(triples, entity_count, relation_count), return_index=True)
-        self.triples = triples[first]  #: the facts that these answers come from, each once
+        keys = sorted_distinct(triple_keys(triples, entity_count, relation_count))
+        self.triples = _triples_of(keys, entity_count, relation_count)  #: the facts that these come from, each once
         self._links: dict[int, csr_array] = {}
-        queries = Queries.from_triples(self.triples)
-        keys = queries.keys(self.entity_count, self.relation_count)
-        answers = queries.required_golds()
-        order = np.lexsort((answers, keys))  # by question, then answer
-        self._questions, starts = np.unique(keys[order], return_index=True)
-        self._offsets = np.append(starts, len(order))
-        self._answers = answers[order]
+        # By question, those for heads first, then by answer; sorting numbers is much faster than sorting rows.
+        heads, relations, tails = self.triples.astype(np.int64).T
+        sides = [(relations * entity_count + anchors) * entity_count for anchors in (tails, heads)]
+        answers = [np.sort(side + answer) for side, answer in zip(sides, (heads, tails), strict=True)]
+        self._answers = np.concatenate([side % max(entity_count, 1) for side in answers]).astype(np.int32)
+        questions = [side // max(entity_count, 1) for side in answers]
+        questions[1] += relation_count * entity_count
+        self._set_questions(np.concatenate(questions))
+
+    def _set_questions(self, questions: NDArray[np.int64]) -> None:
+        """Note where the answers of each question start; `questions` has that of each answer."""
+        starts = np.flatnonzero(np.diff(questions, prepend=-1))
+        self._questions, self._offsets = questions[starts], np.append(starts, len(questions))
 
     def of(self, queries: Queries) -> Candidates:
         """Return the known answers of each query, including gold answers, in ascending order."""

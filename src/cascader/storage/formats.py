@@ -4,10 +4,10 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,11 @@ from cascader.paths import regular
 from cascader.storage.files import atomic_file, write_bytes, write_text
 
 if TYPE_CHECKING:
+    from pyarrow import ChunkedArray, StringArray
     from torch import Tensor
 
 Array = NDArray[Any]
+Found = TypeVar("Found")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -124,17 +126,44 @@ def read_npy(path: Path) -> Array:
         raise DataError(f"cannot read {path}: {error}. Expected a .npy file without pickled objects.") from error
 
 
+class CodedTexts(NamedTuple):
+    """A column of text: its distinct texts, and the place of each row's text among them."""
+
+    texts: list[str]
+    codes: Array  # (rows,) int32
+
+    def values(self) -> list[str]:
+        """The text of every row."""
+        return [self.texts[code] for code in self.codes.tolist()]
+
+    def array(self) -> "StringArray":
+        """The text of every row, outside of Python's memory."""
+        import pyarrow
+
+        return pyarrow.array(self.texts, pyarrow.string()).take(pyarrow.array(self.codes))
+
+
 def write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
-    """Write columns of equal length (arrays or lists) as a Parquet file, atomically."""
+    """Write columns of equal length (arrays, lists or coded texts) as a Parquet file, atomically."""
     import pyarrow
     import pyarrow.parquet
 
+    decoded = {name: each.array() if isinstance(each, CodedTexts) else each for name, each in columns.items()}
     with atomic_file(path) as temporary:
-        pyarrow.parquet.write_table(pyarrow.table(dict(columns)), temporary, compression="zstd")
+        pyarrow.parquet.write_table(pyarrow.table(decoded), temporary, compression="zstd")
 
 
 def read_parquet(path: Path) -> dict[str, list[Any]]:
     """Read a Parquet file as columns of Python values."""
+    return _read_parquet(path, lambda column: column.to_pylist())
+
+
+def parquet_columns(path: Path) -> dict[str, CodedTexts | list[Any]]:
+    """Read a Parquet file as columns of texts, empty where there is none, and of other Python values."""
+    return _read_parquet(path, _coded_or_values)
+
+
+def _read_parquet(path: Path, values: "Callable[[ChunkedArray], Found]") -> dict[str, Found]:
     import pyarrow
     import pyarrow.parquet
 
@@ -144,9 +173,39 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
         twice = [name for name, count in Counter(table.column_names).items() if count > 1]
         if twice:
             raise DataError(f"{path} has two columns called {twice[0]!r}. Rename one of them.")
-        return {name: table.column(name).to_pylist() for name in table.column_names}
+        return {name: values(table.column(name)) for name in table.column_names}
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or ' '.join(str(error).split())}.") from error
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split()).removesuffix(".")
         raise DataError(f"{path} is not a Parquet file: {reason}. Write it again, or convert it to TSV.") from error
+
+
+def _coded_or_values(column: "ChunkedArray") -> CodedTexts | list[Any]:
+    import pyarrow
+
+    is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
+    return _coded(column.fill_null("")) if is_text else column.to_pylist()
+
+
+def separated_columns(content: bytes, delimiter: str, width: int, skipped_rows: int = 0) -> list[CodedTexts] | None:
+    """The columns of plain UTF-8 text without quotes; None if its rows are not all of this width, or cannot be read."""
+    import pyarrow
+    from pyarrow import csv
+
+    names = [str(place) for place in range(width)]
+    try:
+        table = csv.read_csv(
+            pyarrow.BufferReader(content),
+            read_options=csv.ReadOptions(column_names=names, skip_rows=skipped_rows),
+            parse_options=csv.ParseOptions(delimiter=delimiter, quote_char=False),
+            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string())),
+        )
+        return [_coded(table.column(name)) for name in names]
+    except pyarrow.ArrowException:
+        return None
+
+
+def _coded(column: "ChunkedArray") -> CodedTexts:
+    encoded = column.dictionary_encode().combine_chunks()
+    return CodedTexts(encoded.dictionary.to_pylist(), encoded.indices.to_numpy())

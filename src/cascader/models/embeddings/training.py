@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, embedding
 
 from cascader.errors import SettingsError
 from cascader.evaluation import evaluate
-from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
+from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.graph.arrays import positions_within
 from cascader.models.embeddings.embedding import Embedding
 from cascader.models.optimization import (
@@ -84,7 +84,6 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         parameters = {"entities": model.entities_, "relations": model.relations_}
         kind = torch.optim.Adagrad if settings.optimizer == "adagrad" else torch.optim.Adam
         super().__init__(parameters, kind(list(parameters.values()), lr=settings.learning_rate), settings.seed)
-        self._known = KnownAnswers(kg.train, len(kg.entities), len(kg.relations))
         self._facts = Queries.from_triples(kg.train)
         self._question_of = self._facts.unique()[1]
         self._row_count = _row_count(self._question_of, self.answers_per_row)
@@ -191,7 +190,7 @@ class EmbeddingTraining(GradientTraining[_Rows]):
     def _sampled_loss(self, batch: _Batch, predicted: Tensor, golds: Tensor, generator: torch.Generator) -> Tensor:
         model, settings = self._model, self._settings
         sampled = sample_entities(settings.negatives, len(self._kg.entities), generator)
-        negative = is_negative(sampled, self._known.of(batch.queries), len(self._kg.entities))
+        negative = is_negative(sampled, self._kg.known(("train",)).of(batch.queries), len(self._kg.entities))
         return self_adversarial(
             model.pairwise(predicted, golds),
             model.similarity(predicted, self._entities(sampled)),
