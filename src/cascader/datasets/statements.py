@@ -9,6 +9,7 @@ import numpy as np
 
 from cascader.datasets.columns import (
     SPLIT_NAMES,
+    Column,
     EndColumns,
     TripleColumns,
     column_name,
@@ -16,7 +17,7 @@ from cascader.datasets.columns import (
     triple_columns,
 )
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
-from cascader.datasets.tables import Column, Table, read_table
+from cascader.datasets.tables import Table, read_table
 from cascader.datasets.texts import TextColumns, Texts
 from cascader.errors import DataError
 from cascader.graph import SPLITS

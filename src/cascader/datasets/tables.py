@@ -14,9 +14,8 @@ from typing import IO, Any, Literal, TextIO
 
 import numpy as np
 
-from cascader.datasets.columns import column_name
+from cascader.datasets.columns import Column, column_name
 from cascader.errors import DataError
-from cascader.graph import IntArray
 from cascader.storage import CodedTexts, parquet_columns, separated_columns
 
 logger = logging.getLogger(__name__)
@@ -30,67 +29,6 @@ IsHeader = Callable[[tuple[str, ...]], bool]
 
 TABLE_SUFFIXES = (".tsv", ".txt", ".csv", ".parquet")
 _BOM = b"\xef\xbb\xbf"
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """Texts, one for each row; a text that many rows have is held once.
-
-    >>> column = Column.of(["a", "b", "a "]).changed(str.strip)
-    >>> column.texts, column.codes.tolist(), column[2]
-    (['a', 'b'], [0, 1, 0], 'a')
-    """
-
-    texts: list[str]  # distinct, each of some row
-    codes: IntArray  # (rows,) the place of each row's text
-
-    @classmethod
-    def of(cls, values: Iterable[str]) -> "Column":
-        """The column with these values."""
-        places: dict[str, int] = {}
-        codes = np.fromiter((places.setdefault(value, len(places)) for value in values), dtype=np.int32)
-        return cls(list(places), codes)
-
-    @classmethod
-    def joined(cls, parts: Sequence["Column"]) -> "Column":
-        """Columns one below the other."""
-        together = cls.of(text for part in parts for text in part.texts)
-        own = np.split(together.codes, np.cumsum([len(part.texts) for part in parts])[:-1])
-        codes = [places[part.codes] for places, part in zip(own, parts, strict=True)]
-        return cls(together.texts, np.concatenate(codes))
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, row: int) -> str:
-        return self.texts[self.codes[row]]
-
-    def values(self) -> list[str]:
-        """The text of every row."""
-        return [self.texts[code] for code in self.codes.tolist()]
-
-    def changed(self, change: Callable[[str], str]) -> "Column":
-        """The column with every text changed, which may make some of them equal."""
-        texts = list(map(change, self.texts))
-        if texts == self.texts:
-            return self
-        changed = Column.of(texts)
-        return Column(changed.texts, changed.codes[self.codes])
-
-    def taken(self, rows: IntArray) -> "Column":
-        """The column with these rows only."""
-        used, codes = np.unique(self.codes[rows], return_inverse=True)
-        return Column([self.texts[code] for code in used.tolist()], codes)
-
-    def first_rows(self) -> IntArray:
-        """The first row of each text; shape (texts,)."""
-        first = np.empty(len(self.texts), dtype=np.int64)
-        first[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)  # of several values, the last one stays
-        return first
-
-    def first_row_of(self, text: str) -> int | None:
-        """The first row that has this text; None if there is none."""
-        return int(np.argmax(self.codes == self.texts.index(text))) if text in self.texts else None
 
 
 @dataclass(frozen=True)

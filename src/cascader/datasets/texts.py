@@ -7,8 +7,8 @@ from itertools import repeat
 
 import numpy as np
 
-from cascader.datasets.columns import text_columns
-from cascader.datasets.tables import Column, Table
+from cascader.datasets.columns import Column, text_columns
+from cascader.datasets.tables import Table
 from cascader.errors import DataError
 from cascader.graph import Entity, Relation
 
@@ -41,7 +41,11 @@ class BestTexts:
         """The ids that have a text, in the order in which they got their first one."""
         return list(self._texts)
 
-    def of(self, ids: Iterable[str], otherwise: Iterable[str]) -> Iterator[str]:
+    def of(self, id_: str) -> str:
+        """The text of an id, empty if none was offered."""
+        return self._texts.get(id_, "")
+
+    def all_of(self, ids: Iterable[str], otherwise: Iterable[str]) -> Iterator[str]:
         """The text of each id, or the other one if none was offered."""
         return map(self._texts.get, ids, otherwise)  # type: ignore[arg-type] - there is always one of the two
 
@@ -77,12 +81,12 @@ class Texts:
 
     def entities(self, ids: Collection[str]) -> tuple[Entity, ...]:
         """The entities with these ids, which are also their names if no file has better ones."""
-        others = (best.of(ids, repeat("")) for best in (self.descriptions, self.types))
-        return tuple(map(Entity, ids, self.names.of(ids, ids), *others))
+        others = (best.all_of(ids, repeat("")) for best in (self.descriptions, self.types))
+        return tuple(map(Entity, ids, self.names.all_of(ids, ids), *others))
 
     def relations(self, ids: Collection[str]) -> tuple[Relation, ...]:
         """The relations with these ids, which are also their names if no file has better ones."""
-        return tuple(map(Relation, ids, self.names.of(ids, ids)))
+        return tuple(map(Relation, ids, self.names.all_of(ids, ids)))
 
 
 @dataclass(frozen=True, eq=False)

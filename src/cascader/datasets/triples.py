@@ -7,8 +7,8 @@ from itertools import combinations, count
 
 import numpy as np
 
+from cascader.datasets.columns import Column
 from cascader.datasets.statements import Statements
-from cascader.datasets.tables import Column
 from cascader.datasets.texts import Texts
 from cascader.errors import DataError
 from cascader.graph import SPLITS, IntArray, KnowledgeGraph, Triples
