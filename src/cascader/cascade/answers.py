@@ -53,17 +53,28 @@ class Answer:
 
 def answers_of(steps: list[Step], top: int, *, hidden: BoolArray, is_known: BoolArray) -> list[list[Answer]]:
     """List each query's `top` answers, best first, leaving out `hidden` ones; both masks are (queries, entities)."""
-    orders = [_order(step.blended, hidden) for step in steps]
-    ranks = [_ranks(order) for order in orders]
-    candidates = [order[:count] for order, count in zip(orders[-1], (~hidden).sum(axis=1), strict=True)]
+    return [_row_answers(steps, row, top, hidden[row], is_known[row]) for row in range(len(hidden))]
+
+
+def _row_answers(steps: list[Step], row: int, top: int, hidden: BoolArray, is_known: BoolArray) -> list[Answer]:
+    """List the best answers to one query; only these are ordered, not all entities."""
+    best = best_places(steps[-1].blended[row], ~hidden, top + _RUNNERS_UP)
+    ranks = np.stack([_ranks(step.blended[row], ~hidden, best[:top]) for step in steps], axis=1)
     return [
-        [_answer(steps, ranks, row, found[place:], is_known) for place in range(len(found))[:top]]
-        for row, found in enumerate(candidates)
+        Answer(
+            entity=entity,
+            rank=int(ranks[place, -1]),
+            score=float(steps[-1].blended[row, entity]),
+            is_known=bool(is_known[entity]),
+            trace=trace_of(steps, ranks[place].tolist(), row, entity),
+            runners_up=tuple(best[place + 1 : place + 1 + _RUNNERS_UP].tolist()),
+        )
+        for place, entity in enumerate(best[:top].tolist())
     ]
 
 
-def trace_of(steps: list[Step], ranks: list[IntArray], row: int, entity: int) -> tuple[Trace, ...]:
-    """Trace an entity through every tier, in order."""
+def trace_of(steps: list[Step], ranks: list[int], row: int, entity: int) -> tuple[Trace, ...]:
+    """Trace an entity through every tier, in order; it has these ranks after each."""
     own = [_own_score(step, row, entity) for step in steps]
     alphas = [float(step.alpha[row]) if score is not None else 1.0 for step, score in zip(steps, own, strict=True)]
     return tuple(
@@ -71,9 +82,9 @@ def trace_of(steps: list[Step], ranks: list[IntArray], row: int, entity: int) ->
             tier=step.tier,
             score=score,
             blended=float(step.blended[row, entity]),
-            rank=int(rank[row, entity]),
+            rank=rank,
             share=share,
-            pruned="" if score is not None else _why_pruned(step, row, rank_before=int(before[row, entity])),
+            pruned="" if score is not None else _why_pruned(step, row, rank_before=before),
         )
         for step, score, share, rank, before in zip(steps, own, shares(alphas), ranks, [ranks[0], *ranks], strict=False)
     )
@@ -90,18 +101,6 @@ def shares(alphas: Sequence[float]) -> list[float]:
         found.append((1 - alpha) * left)
         left *= alpha
     return found[::-1]
-
-
-def _answer(steps: list[Step], ranks: list[IntArray], row: int, best_first: IntArray, is_known: BoolArray) -> Answer:
-    entity, *runners_up = best_first[: 1 + _RUNNERS_UP].tolist()
-    return Answer(
-        entity=entity,
-        rank=int(ranks[-1][row, entity]),
-        score=float(steps[-1].blended[row, entity]),
-        is_known=bool(is_known[row, entity]),
-        trace=trace_of(steps, ranks, row, entity),
-        runners_up=tuple(runners_up),
-    )
 
 
 def _own_score(step: Step, row: int, entity: int) -> float | None:
@@ -130,13 +129,27 @@ def known_mask(queries: Queries, known: KnownAnswers | None, shape: tuple[int, .
     return is_known
 
 
-def _order(scores: FloatArray, hidden: BoolArray) -> IntArray:
-    """Order the entities best first, ties by index, hidden ones last; shape (queries, entities)."""
-    return np.argsort(np.where(hidden, np.inf, -scores), axis=1, kind="stable")
+def best_places(scores: FloatArray, is_shown: BoolArray, count: int) -> IntArray:
+    """Find the best `count` of the entities that are shown, best first, ties by index; two (entities,) arrays.
+
+    >>> best_places(np.array([0.5, 3.0, 0.5, 2.0]), np.array([True, False, True, True]), 2).tolist()
+    [3, 0]
+    """
+    shown = np.flatnonzero(is_shown)
+    values = scores[shown]
+    if count < len(values):
+        lowest = np.partition(values, len(values) - count)[len(values) - count]
+        shown = shown[values >= lowest]
+        values = scores[shown]
+    return shown[np.argsort(-values, kind="stable")[:count]]
 
 
-def _ranks(order: IntArray) -> IntArray:
-    """Turn an order into the rank of each entity, from 1; shape (queries, entities)."""
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.arange(1, order.shape[1] + 1)[None, :], axis=1)
-    return ranks
+def _ranks(scores: FloatArray, is_shown: BoolArray, entities: IntArray) -> IntArray:
+    """Rank some entities among all that are shown, from 1, ties by index; shape (entities,)."""
+    values, own = np.sort(scores[is_shown]), scores[entities]
+    above = len(values) - np.searchsorted(values, own, side="right")
+    tied = np.searchsorted(values, own, side="right") - np.searchsorted(values, own, side="left") > 1
+    for place in np.flatnonzero(tied).tolist():
+        before = slice(0, int(entities[place]))
+        above[place] += np.count_nonzero((scores[before] == own[place]) & is_shown[before])
+    return above + 1

@@ -22,7 +22,7 @@ from cascader.datasets.texts import TEXT_ORDER, Texts
 from cascader.datasets.triples import Index, Split, assemble
 from cascader.errors import DataError
 from cascader.graph import SPLITS, KnowledgeGraph, SplitName
-from cascader.storage import atomic_folder, write_parquet
+from cascader.storage import CodedTexts, atomic_folder, write_parquet
 
 Format = Literal["tsv", "csv", "parquet", "ntriples", "turtle", "kgx", "neo4j", "openke", "ogb"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -214,10 +214,14 @@ def _check_stripped(kg: KnowledgeGraph) -> None:
 
 
 def _links(kg: KnowledgeGraph, split: SplitName) -> list[tuple[str, str, str]]:
-    return [
-        (kg.entities[head].id, kg.relations[relation].id, kg.entities[tail].id)
-        for head, relation, tail in kg.split(split).tolist()
-    ]
+    return list(zip(*(column.values() for column in _columns(kg, split)), strict=True))
+
+
+def _columns(kg: KnowledgeGraph, split: SplitName) -> list[CodedTexts]:
+    """Heads, relations and tails by id; each id is held once."""
+    entities, relations = ([thing.id for thing in things] for things in (kg.entities, kg.relations))
+    ids = (entities, relations, entities)
+    return [CodedTexts(texts, codes) for texts, codes in zip(ids, kg.split(split).T, strict=True)]
 
 
 def _write_tables(kg: KnowledgeGraph, write: Callable[[str, Sequence[str], Sequence[Sequence[str]]], None]) -> None:
@@ -260,11 +264,12 @@ def _write_neo4j(kg: KnowledgeGraph, folder: Path) -> None:
 
 
 def _write_parquet(kg: KnowledgeGraph, folder: Path) -> None:
-    def write(name: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        columns = zip(*rows, strict=True) if rows else [[] for _ in header]
-        write_parquet(folder / f"{name}.parquet", dict(zip(header, map(list, columns), strict=True)))
-
-    _write_tables(kg, write)
+    for split in SPLITS:
+        if len(kg.split(split)):
+            write_parquet(folder / f"{split}.parquet", dict(zip(_TRIPLE, _columns(kg, split), strict=True)))
+    for name, header, things in (("entities", _ENTITY, kg.entities), ("relations", _RELATION, kg.relations)):
+        columns: list[list[str]] = [[thing[place] for thing in things] for place in range(len(header))]
+        write_parquet(folder / f"{name}.parquet", dict(zip(header, columns, strict=True)))
 
 
 def _write_rdf(kg: KnowledgeGraph, folder: Path, suffix: str) -> None:

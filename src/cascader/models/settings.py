@@ -97,23 +97,32 @@ def _unknown(name: str, known: list[str]) -> str:
 
 @cache
 def read_presets() -> dict[str, Any]:
-    """The settings by dataset, kind of model and preset; `any` holds for every dataset."""
+    """The settings by dataset or size, kind of model and preset; `any` holds for every dataset."""
     return _read("presets.toml")
 
 
 #: The presets of graphs with fewer entities than this differ where less work does as well.
 _FEW_ENTITIES, _SMALL = 500, "small graphs"
+#: From how many entities the settings of a graph are those for its size, the largest last.
+SIZES = {"large": 10_000, "huge": 200_000}
 
 
 def preset(model: str, name: str, dataset: str = "", entity_count: int = _FEW_ENTITIES) -> dict[str, Any]:
     """The settings of a kind of model under a preset's name, adapted to the graph where that is known to help.
 
-    A kind without presets of its own has no settings to change: it is the same under each of them.
+    A dataset that has no settings of its own has those for its size. A kind without presets of its own has no settings
+    to change: it is the same under each of them.
+
+    >>> [preset("complex", "quick", entity_count=count).get("loss") for count in (5_000, 50_000)]
+    [None, '1-vs-sample']
     """
     if name not in PRESETS:
         raise SettingsError(f"there is no preset {name!r}. Choose one of: {', '.join(PRESETS)}.")
     table = read_presets()
-    parts = ["any", *([_SMALL] if entity_count < _FEW_ENTITIES else []), dataset]
+    small = [_SMALL] if entity_count < _FEW_ENTITIES else []
+    large = [size for size, least in SIZES.items() if entity_count >= least]
+    has_own = dataset in table and dataset not in ("any", _SMALL, *SIZES)
+    parts = ["any", *small, *([dataset] if has_own else large)]
     found: dict[str, Any] = {}
     for part in parts:
         found |= table.get(part, {}).get(model, {}).get(name, {})

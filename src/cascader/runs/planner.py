@@ -13,7 +13,7 @@ from cascader.models.model import Model
 from cascader.models.training import TrainingCost, seconds_for
 from cascader.scoring import Scorer, StoredScorer, reads_pairs
 from cascader.tuning import read_top_of, split_valid, trial_count
-from cascader.tuning.calibration import CALIBRATION_TRIPLES, calibrate
+from cascader.tuning.calibration import calibrate, calibration_triples
 from cascader.tuning.search import REPLAYS_PER_TRIAL
 from cascader.tuning.weights import WEIGHED_TRIPLES, Sample, add_in_order
 
@@ -194,7 +194,8 @@ class MeasuredCosts:
         if len(kg.valid) == 0 or together is None:
             return 0.0
         seconds = seconds_for(
-            lambda count: calibrate(Cascade(together), kg, kg.valid[:count]), min(len(kg.valid), CALIBRATION_TRIPLES)
+            lambda count: calibrate(Cascade(together), kg, kg.valid[:count]),
+            min(len(kg.valid), calibration_triples(kg)),
         )
         if len(dense) > 1:
             seconds += self._seconds_to_add(dense)

@@ -140,11 +140,26 @@ class Predictor:
         is_known = known_mask(queries, self.facts, scores.shape)
         hidden = self._never_answers(queries, scores.shape)
         hidden = hidden & ~is_known if with_known else hidden | is_known
-        probabilities = None if self.calibration is None else self.calibration.probabilities(queries, scores, is_known)
         for row, answers in enumerate(answers_of(steps, top, hidden=hidden, is_known=is_known)):
-            row_probabilities = None if probabilities is None else probabilities[row]
-            predictions = tuple(self._prediction(queries, row, answer, row_probabilities) for answer in answers)
+            probabilities = self._probabilities(queries, row, answers, scores, is_known)
+            predictions = tuple(
+                self._prediction(queries, row, answer, probability)
+                for answer, probability in zip(answers, probabilities, strict=True)
+            )
             yield Predictions(predictions, pairs_of(steps, row), all(step.complete for step in steps))
+
+    def _probabilities(
+        self, queries: Queries, row: int, answers: list[Answer], scores: FloatArray, is_known: BoolArray
+    ) -> Sequence[float | None]:
+        """Return the probability of each answer to a query, if there is a calibration."""
+        if self.calibration is None:
+            return [None] * len(answers)
+        places = np.array([answer.entity for answer in answers], dtype=np.int64)
+        predicts_tail = bool(queries.predicts_tail[row])
+        found: list[float] = self.calibration.probabilities_at(
+            places, predicts_tail, scores[row], is_known[row]
+        ).tolist()
+        return found
 
     def _never_answers(self, queries: Queries, shape: tuple[int, ...]) -> BoolArray:
         """Mark rejected answers, and the anchor where no fact links anything to itself; shape (queries, entities)."""
@@ -169,7 +184,7 @@ class Predictor:
                 "each query and entity."
             )
 
-    def _prediction(self, queries: Queries, row: int, answer: Answer, probabilities: FloatArray | None) -> Prediction:
+    def _prediction(self, queries: Queries, row: int, answer: Answer, probability: float | None) -> Prediction:
         anchor, question = (self.new or self.kg.entities)[queries.anchors[row]], queries[row : row + 1]
         return Prediction(
             anchor=anchor,
@@ -177,7 +192,7 @@ class Predictor:
             side="tail" if queries.predicts_tail[row] else "head",
             entity=self.kg.entities[answer.entity],
             rank=answer.rank,
-            probability=None if probabilities is None else float(probabilities[answer.entity]),
+            probability=probability,
             score=answer.score,
             is_known=answer.is_known,
             trace=answer.trace,
@@ -231,8 +246,10 @@ class Predictor:
             scores = self.cascade.score_all(block)
             is_known = known_mask(block, known, scores.shape)
             asking = np.flatnonzero((question_of >= start) & (question_of < start + len(block)))
-            probabilities = self._required().probabilities(block, scores, is_known)
-            found[asking] = probabilities[question_of[asking] - start, golds[asking]]
+            for row in range(len(block)):
+                own = asking[question_of[asking] == start + row]
+                predicts_tail = bool(block.predicts_tail[row])
+                found[own] = self._required().probabilities_at(golds[own], predicts_tail, scores[row], is_known[row])
             start += len(block)
         return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cascader.cascade import Cascade, known_mask
+from cascader.cascade import Cascade, best_places, known_mask
 from cascader.errors import DataError
 from cascader.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
 from cascader.records import Count, Share, read_record, write_record
@@ -106,11 +106,18 @@ class Calibration:
 
     def probabilities(self, queries: Queries, scores: FloatArray, is_known: BoolArray) -> FloatArray:
         """Return the probability that each entity is a true answer; all shapes (queries, entities)."""
+        everything = slice(None)
         rows = [
-            (self.tail if predicts_tail else self.head).probabilities(evidence(scores[row], is_known[row]))
+            self.probabilities_at(everything, bool(predicts_tail), scores[row], is_known[row])
             for row, predicts_tail in enumerate(queries.predicts_tail)
         ]
         return np.stack(rows) if rows else np.empty(scores.shape)
+
+    def probabilities_at(
+        self, places: IntArray | slice, predicts_tail: bool, scores: FloatArray, is_known: BoolArray
+    ) -> FloatArray:
+        """Return the probabilities of some entities as answers to one query, whose scores are (entities,)."""
+        return (self.tail if predicts_tail else self.head).probabilities(evidence(scores, is_known, places))
 
     def in_words(self) -> str:
         """Describe the reliability in one readable line."""
@@ -123,6 +130,8 @@ class Calibration:
 
 #: More would not help: only a few weights and steps are learned for each side.
 CALIBRATION_TRIPLES = 2000
+#: In a large graph fewer must do: so many scores at most, in blocks of so many.
+_MOST_SCORES, _SCORES_AT_ONCE = 500_000_000, 16_000_000
 _QUESTIONS_AT_ONCE = 256
 #: The best answers of a question are all used; a sample of the many others is weighted to represent them.
 _ALWAYS, _DRAWN = 50, 50
@@ -158,7 +167,7 @@ def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = No
             f"{kg.name} has no valid triples to calibrate on. Hold some triples out, or do without probabilities."
         )
     draw = np.random.default_rng(seed)
-    chosen = Queries.from_triples(draw.permutation(triples)[:CALIBRATION_TRIPLES])
+    chosen = Queries.from_triples(draw.permutation(triples)[: calibration_triples(kg)])
     questions = chosen.with_known(kg.known_before("valid")).unique()[0]
     answers = _answers(cascade, kg, questions, draw)
     curves, judged = {}, []
@@ -173,6 +182,11 @@ def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = No
         np.concatenate(shares), np.concatenate(probabilities), np.concatenate(is_gold), sum(question_counts)
     )
     return Calibration(curves[False], curves[True], reliability)
+
+
+def calibration_triples(kg: KnowledgeGraph) -> int:
+    """How many triples a calibration uses at most: fewer in a large graph, since it scores all entities for each."""
+    return min(CALIBRATION_TRIPLES, max(1, _MOST_SCORES // (2 * max(len(kg.entities), 1))))
 
 
 def _halves(answers: list[_Answers]) -> tuple[list[_Answers], list[_Answers]]:
@@ -212,14 +226,15 @@ def _answers(cascade: Cascade, kg: KnowledgeGraph, questions: Queries, draw: np.
     """Choose the answers of each question to learn from, leaving out those of train and test."""
     known, golds, others = questions.known, kg.known(("valid",)), kg.known(("train", "test"))
     found = []
-    for block in questions.blocks(_QUESTIONS_AT_ONCE):
+    size = max(1, min(_QUESTIONS_AT_ONCE, _SCORES_AT_ONCE // max(len(kg.entities), 1)))
+    for block in questions.blocks(size):
         scores = cascade.score_all(block)
         is_known, is_gold, is_other = (known_mask(block, answers, scores.shape) for answers in (known, golds, others))
         for row in range(len(block)):
-            chosen, counts = _chosen(np.where(is_other[row], -np.inf, scores[row]), is_gold[row], draw)
+            chosen, counts = _chosen(scores[row], ~is_other[row] & np.isfinite(scores[row]), is_gold[row], draw)
             found.append(
                 _Answers(
-                    evidence(scores[row], is_known[row])[chosen],
+                    evidence(scores[row], is_known[row], chosen),
                     is_gold[row, chosen],
                     counts,
                     np.arange(len(chosen)) < _JUDGED,  # the best come first
@@ -228,13 +243,15 @@ def _answers(cascade: Cascade, kg: KnowledgeGraph, questions: Queries, draw: np.
     return found
 
 
-def _chosen(scores: FloatArray, is_gold: BoolArray, draw: np.random.Generator) -> tuple[IntArray, FloatArray]:
+def _chosen(
+    scores: FloatArray, is_possible: BoolArray, is_gold: BoolArray, draw: np.random.Generator
+) -> tuple[IntArray, FloatArray]:
     """Choose the best answers, all golds and a sample of the rest, and how many answers each represents."""
-    order = np.argsort(-scores, kind="stable")[: np.isfinite(scores).sum()]
-    always = order[:_ALWAYS]
-    rest = order[_ALWAYS:]
-    golds, others = rest[is_gold[rest]], rest[~is_gold[rest]]
-    drawn = draw.permutation(others)[:_DRAWN]
+    always = best_places(scores, is_possible, _ALWAYS)
+    is_rest = is_possible.copy()
+    is_rest[always] = False
+    golds, others = np.flatnonzero(is_rest & is_gold), np.flatnonzero(is_rest & ~is_gold)
+    drawn = draw.choice(others, min(_DRAWN, len(others)), replace=False)
     counts = np.ones(len(always) + len(golds) + len(drawn))
     counts[len(counts) - len(drawn) :] = len(others) / max(len(drawn), 1)
     return np.concatenate([always, golds, drawn]), counts

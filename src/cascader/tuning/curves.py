@@ -9,7 +9,7 @@ from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit, logsumexp
 
 from cascader.errors import DataError
-from cascader.graph import BoolArray, FloatArray
+from cascader.graph import BoolArray, FloatArray, IntArray
 from cascader.records import Share
 
 #: The columns of the evidence. The first two rise with the entity's score; the last describes the whole question.
@@ -19,8 +19,8 @@ RISING = (True, True, False)
 _SHARPNESS = 2.0
 
 
-def evidence(scores: FloatArray, is_known: BoolArray) -> FloatArray:
-    """Compute the evidence for every entity as the answer to one question; two (entities,) arrays give (entities, 3).
+def evidence(scores: FloatArray, is_known: BoolArray, places: IntArray | slice = slice(None)) -> FloatArray:  # noqa: B008
+    """Compute the evidence for entities as the answer to one question; two (entities,) arrays give (places, 3).
 
     The columns are the logarithm of the entity's softmax share among entities that are not known answers, after the
     scores are standardized; minus the logarithm of its rank among them; and the logarithm of the number of known
@@ -29,24 +29,24 @@ def evidence(scores: FloatArray, is_known: BoolArray) -> FloatArray:
     >>> evidence(np.array([3.0, 1.0, 2.0]), np.array([False, False, True])).round(2).tolist()
     [[-0.02, -0.0, 0.69], [-4.02, -0.69, 0.69], [-2.02, -0.41, 0.69]]
     """
-    answers = np.full(len(scores), np.log1p(is_known.sum()))
-    if is_known.all():
-        return np.stack([np.zeros(len(scores)), np.zeros(len(scores)), answers], axis=1)
-    scores = scores.astype(np.float64)
-    return np.stack([_log_share(scores, ~is_known), -np.log(_rank(scores, ~is_known)), answers], axis=1)
+    own, new = scores[places].astype(np.float64), scores[~is_known].astype(np.float64)
+    answers = np.full(len(own), np.log1p(is_known.sum()))
+    if len(new) == 0:
+        return np.stack([np.zeros(len(own)), np.zeros(len(own)), answers], axis=1)
+    return np.stack([_log_share(own, new), -np.log(_rank(own, new)), answers], axis=1)
 
 
-def _log_share(scores: FloatArray, is_new: BoolArray) -> FloatArray:
-    center, spread = scores[is_new].mean(), scores[is_new].std()
-    is_constant = spread <= 1e-6 * (1 + abs(center))  # all scores are equal up to float32 rounding
-    stretched = _SHARPNESS * (scores - center) / (1 if is_constant else spread)
+def _log_share(scores: FloatArray, new: FloatArray) -> FloatArray:
+    center, spread = new.mean(), new.std()
+    scale = 1 if spread <= 1e-6 * (1 + abs(center)) else spread  # or all scores are equal up to float32 rounding
+    stretched, others = (_SHARPNESS * (some - center) / scale for some in (scores, new))
     # A share is at most 1; only a known answer that would rank first can exceed that.
-    return np.minimum(stretched - logsumexp(stretched[is_new]), 0.0)
+    return np.minimum(stretched - logsumexp(others), 0.0)
 
 
-def _rank(scores: FloatArray, is_new: BoolArray) -> FloatArray:
+def _rank(scores: FloatArray, new: FloatArray) -> FloatArray:
     """Compute the mean rank among new answers: equal scores must have equal probabilities."""
-    ascending = np.sort(scores[is_new])
+    ascending = np.sort(new)
     not_above = np.searchsorted(ascending, scores, side="right")
     equal = not_above - np.searchsorted(ascending, scores, side="left")
     return len(ascending) - not_above + (equal + 1) / 2

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, embedding
 
 from cascader.errors import SettingsError
-from cascader.evaluation import evaluate
+from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.graph.arrays import positions_within
 from cascader.models.embeddings.embedding import Embedding
@@ -25,6 +25,8 @@ from cascader.models.optimization import (
 )
 from cascader.models.training import TrainingCost, seconds_for, seconds_per_step
 
+#: A validation scores all entities for each question: in a large graph, a sample of valid has to do.
+_MOST_SCORES = 1_000_000_000
 #: To time a training on a large graph, a sample is enough: a batch is no slower for the triples outside of it.
 _TIMED_TRIPLES = 20_000
 
@@ -34,9 +36,11 @@ def check_memory(model: Embedding, kg: KnowledgeGraph) -> None:
 
     It needs the weights, their gradients, the optimizer's state, the best weights, and a batch of scores.
     """
-    entity_width, relation_width = model.widths()
+    settings, (entity_width, relation_width) = model.settings, model.widths()
     weights = len(kg.entities) * entity_width + 2 * len(kg.relations) * relation_width
-    needed = 4 * (6 * weights + 3 * model.settings.batch_size * len(kg.entities))
+    is_sampled = settings.loss in ("1-vs-sample", "negative-sampling")
+    compared = settings.batch_size + settings.negatives if is_sampled else len(kg.entities)
+    needed = 4 * (6 * weights + 3 * settings.batch_size * compared)
     try:
         there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -209,7 +213,18 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         if len(self._kg.valid) == 0:
             return None
         with torch.no_grad():
-            return evaluate(self._model, self._kg, "valid").mrr
+            return _valid_mrr(self._model, self._kg, validated_triples(self._kg))
+
+
+def validated_triples(kg: KnowledgeGraph) -> int:
+    """How many triples of valid are asked for in a validation: all, unless there are very many entities."""
+    return min(len(kg.valid), max(1, _MOST_SCORES // (2 * len(kg.entities))))
+
+
+def _valid_mrr(model: Embedding, kg: KnowledgeGraph, count: int) -> float:
+    """The MRR on a sample of valid, always the same."""
+    queries = Queries.from_triples(kg.sample("valid", count, seed=0)).with_known(kg.known_before("valid"))
+    return mean_reciprocal_rank(model, queries, kg.known())
 
 
 def _dropped(vectors: Tensor, share: float, generator: torch.Generator) -> Tensor:
@@ -234,14 +249,11 @@ def estimate_cost(model: Embedding, kg: KnowledgeGraph) -> TrainingCost:
     step = seconds_per_step(training.steps(1))
     model.entities_, model.relations_ = model.entities_.detach(), model.relations_.detach()
 
-    def validate(count: int) -> None:
-        evaluate(model, replace(sample, valid=sample.valid[:count]), "valid")
-
     rows = _row_count(Queries.from_triples(kg.train).unique()[1], training.answers_per_row)
     return TrainingCost(
         preparing=preparing,
         epoch=step * -(-rows // settings.batch_size),
-        look=seconds_for(validate, len(kg.valid)),
+        look=seconds_for(lambda count: _valid_mrr(model, kg, count), validated_triples(kg)),
         epochs=settings.epochs,
         valid_every=settings.valid_every,
         parameters=model.parameter_count,
