@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cascader.cascade import Cascade, Fusion, TopK, answers_of, known_mask
+from cascader.cascade import Cascade, Fusion, Step, TopK, answers_of, best_places, known_mask
 from cascader.graph import Queries
 from cascader.models import Frequency
 from cascader.models.embeddings import ComplEx
@@ -96,3 +98,21 @@ def test_answers_know_who_ranks_right_below_them(toy, cascade):
     entities = [found.entity for found in answers]
     for place, found in enumerate(answers):
         assert list(found.runners_up) == entities[place + 1 : place + 4]
+
+
+few_scores = st.lists(st.tuples(st.integers(-2, 2), st.booleans()), min_size=1, max_size=12)
+
+
+@given(few_scores, few_scores, st.integers(1, 14))
+def test_the_best_and_their_ranks_are_those_of_a_stable_sort_of_all(first, second, top):
+    """Many ties, some hidden: whoever orders all entities finds the same."""
+    count = min(len(first), len(second))
+    hidden = np.array([is_hidden for _, is_hidden in second[:count]])
+    scores = [np.array([[score for score, _ in some[:count]]], dtype=np.float32) for some in (first, second)]
+    orders = [np.argsort(np.where(hidden, np.inf, -each[0]), kind="stable")[: (~hidden).sum()] for each in scores]
+    assert best_places(scores[1][0], ~hidden, top).tolist() == orders[1][:top].tolist()
+    steps = [Step.of_first("kge", each, 0.0) for each in scores]
+    (answers,) = answers_of(steps, top, hidden=hidden[None], is_known=hidden[None])
+    ranks = [[1 + order.tolist().index(found.entity) for order in orders] for found in answers]
+    assert [[trace.rank for trace in found.trace] for found in answers] == ranks
+    assert [found.rank for found in answers] == list(range(1, len(answers) + 1))

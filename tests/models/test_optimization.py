@@ -5,9 +5,21 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from cascader.graph import KnownAnswers, Queries
-from cascader.models.optimization import hard_negatives, masked_softmax_loss, self_adversarial, softmax_loss
-from cascader.scoring import RejectingScorer
+from cascader.models.optimization import (
+    KnownAnswers,
+    Queries,
+    RejectingScorer,
+    cascader,
+    from,
+    graph,
+    hard_negatives,
+    import,
+    masked_softmax_loss,
+    sample_entities,
+    scoring,
+    self_adversarial,
+    softmax_loss,
+)
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
@@ -66,3 +78,12 @@ def test_what_people_rejected_is_the_hardest_negative_and_what_is_known_none():
     questions = Queries(np.array([0, 2]), np.zeros(2, dtype=int), np.array([True, True]))
     assert hard_negatives(Ascending(), questions, known, 2).tolist() == [[4, 3], [5, 4]]
     assert hard_negatives(RejectingScorer(Ascending(), rejected), questions, known, 2).tolist() == [[1, 4], [5, 4]]
+
+
+@pytest.mark.parametrize("entity_count", [50, 1_000_000])
+def test_sampled_entities_are_distinct_and_the_seed_decides(entity_count):
+    first, again = (sample_entities(1024, entity_count, torch.Generator().manual_seed(3)) for _ in range(2))
+    assert first.tolist() == again.tolist()
+    assert len(set(first.tolist())) == len(first)
+    assert min(50, 1000) <= len(first) <= min(entity_count, 1024)
+    assert 0 <= first.min() <= first.max() < entity_count

@@ -13,7 +13,7 @@ from cascader.models import model_class, model_names
 from cascader.models.embeddings import ComplEx, EmbeddingSettings, RotatE, TransE
 from cascader.models.embeddings.embedding import EmbeddingOptions
 from cascader.models.plausibility import PlausibilityOptions, PlausibilitySettings
-from cascader.models.settings import PRESETS, Between, Settings, preset, read_presets
+from cascader.models.settings import PRESETS, SIZES, Between, Settings, preset, read_presets
 from cascader.models.text import CrossSettings, DualEncoder, DualSettings, PooledSettings
 from cascader.models.text.settings import CrossOptions, DualOptions, PooledOptions
 
@@ -118,7 +118,34 @@ def test_presets_are_settings_that_exist_of_models_that_exist():
         for model, presets in models.items():
             assert set(presets) <= set(PRESETS)
             for name in presets:
-                model_class(model)(**preset(model, name, "" if dataset == "any" else dataset))
+                model_class(model)(**preset(model, name, dataset, SIZES.get(dataset, 0)))
+
+
+EMBEDDINGS = ("complex", "rescal", "transe", "rotate")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("model", EMBEDDINGS)
+class TestSizes:
+    @pytest.mark.parametrize("entity_count", [10_000, 1_000_000])
+    def test_a_large_graph_is_compared_with_a_sample_and_an_optimizer_that_skips_the_rest(
+        self, model, name, entity_count
+    ):
+        settings = model_class(model)(**preset(model, name, "mine", entity_count)).settings
+        assert (settings.loss, settings.optimizer) == ("1-vs-sample", "adagrad")
+
+    def test_a_small_graph_is_compared_with_all_entities_whatever_its_name(self, model, name):
+        everywhere = preset(model, name)
+        assert everywhere == preset(model, name, "huge") == preset(model, name, "mine", 9_999)
+        assert model_class(model)(**everywhere).settings.loss == "1-vs-all"
+
+    def test_a_graph_with_settings_of_its_own_keeps_them(self, model, name):
+        assert preset(model, name, "wn18rr", 40_943) == preset(model, name, "wn18rr")
+
+
+def test_the_larger_the_graph_the_smaller_its_vectors():
+    for name in PRESETS:
+        assert preset("complex", name, "mine", 10**6)["dim"] < preset("complex", name, "mine", 10**4)["dim"]
 
 
 def test_a_kind_without_presets_is_the_same_under_each_of_them():

@@ -13,6 +13,7 @@ from cascader.graph import KnowledgeGraph
 from cascader.records import write_record
 from cascader.tuning.calibration import (
     calibrate,
+    calibration_triples,
     expected_calibration_error,
     hash_of_cascade,
     load_calibration,
@@ -107,6 +108,17 @@ def test_what_judges_the_probabilities_has_not_taught_them(kg, monkeypatch):
 def test_levels_and_scales_of_questions_do_not_matter():
     scores, is_known = np.array([0.3, -1.0, 2.0, 0.1]), np.array([False, False, False, True])
     assert np.allclose(evidence(scores, is_known), evidence(7 * scores - 3, is_known))
+
+
+def test_the_evidence_for_some_entities_is_theirs_among_all():
+    scores, is_known = np.array([0.3, -1.0, 2.0, 0.3, 5.0]), np.array([False, False, False, False, True])
+    places = np.array([4, 0])
+    assert evidence(scores, is_known, places).tolist() == evidence(scores, is_known)[places].tolist()
+
+
+@pytest.mark.parametrize(("entity_count", "triples"), [(100, 2000), (1_000_000, 250), (10**9, 1)])
+def test_a_large_graph_is_calibrated_on_fewer_triples(entity_count, triples):
+    assert calibration_triples(entity_count) == triples
 
 
 def test_a_question_with_nothing_left_to_answer_has_finite_evidence():

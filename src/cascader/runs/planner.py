@@ -195,7 +195,7 @@ class MeasuredCosts:
             return 0.0
         seconds = seconds_for(
             lambda count: calibrate(Cascade(together), kg, kg.valid[:count]),
-            min(len(kg.valid), calibration_triples(kg)),
+            min(len(kg.valid), calibration_triples(len(kg.entities))),
         )
         if len(dense) > 1:
             seconds += self._seconds_to_add(dense)

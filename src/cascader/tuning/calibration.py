@@ -167,7 +167,7 @@ def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = No
             f"{kg.name} has no valid triples to calibrate on. Hold some triples out, or do without probabilities."
         )
     draw = np.random.default_rng(seed)
-    chosen = Queries.from_triples(draw.permutation(triples)[: calibration_triples(kg)])
+    chosen = Queries.from_triples(draw.permutation(triples)[: calibration_triples(len(kg.entities))])
     questions = chosen.with_known(kg.known_before("valid")).unique()[0]
     answers = _answers(cascade, kg, questions, draw)
     curves, judged = {}, []
@@ -184,9 +184,9 @@ def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = No
     return Calibration(curves[False], curves[True], reliability)
 
 
-def calibration_triples(kg: KnowledgeGraph) -> int:
+def calibration_triples(entity_count: int) -> int:
     """How many triples a calibration uses at most: fewer in a large graph, since it scores all entities for each."""
-    return min(CALIBRATION_TRIPLES, max(1, _MOST_SCORES // (2 * max(len(kg.entities), 1))))
+    return min(CALIBRATION_TRIPLES, max(1, _MOST_SCORES // (2 * max(entity_count, 1))))
 
 
 def _halves(answers: list[_Answers]) -> tuple[list[_Answers], list[_Answers]]:
