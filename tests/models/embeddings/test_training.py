@@ -16,7 +16,7 @@ import torch
 from cascader.durations import parse_duration
 from cascader.errors import DataError, NotFittedError, SettingsError, TrainingError
 from cascader.evaluation import evaluate
-from cascader.graph import Entity, KnowledgeGraph
+from cascader.graph import Entity, KnowledgeGraph, Queries
 from cascader.models import Frequency, load_model
 from cascader.models.embeddings import EMBEDDINGS, ComplEx, TransE
 from cascader.models.embeddings.training import EmbeddingTraining
@@ -282,3 +282,11 @@ class TestBadInput:
             DataError, match="the entities of this complex have shape .* It was trained on another graph"
         ):
             load_model(tmp_path, line())
+
+
+def test_weights_that_are_mapped_from_their_file_score_the_same(tmp_path, toy):
+    model = ComplEx(dim=4, epochs=2).fit(toy)
+    model.save(tmp_path)
+    loaded, queries = ComplEx.load(tmp_path, toy), Queries.from_triples(toy.test)
+    (tmp_path / "model.safetensors").unlink()  # whoever maps a file keeps it
+    np.testing.assert_array_equal(loaded.score_all(queries), model.score_all(queries))
