@@ -5,21 +5,15 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from cascader.graph import KnownAnswers, Queries
 from cascader.models.optimization import (
-    KnownAnswers,
-    Queries,
-    RejectingScorer,
-    cascader,
-    from,
-    graph,
     hard_negatives,
-    import,
     masked_softmax_loss,
     sample_entities,
-    scoring,
     self_adversarial,
     softmax_loss,
 )
+from cascader.scoring import RejectingScorer
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
