@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+import numpy as np
 from annotated_types import Ge, Len
 
 from cascader.cascade import Alpha, Cascade, Fusion, Tier
 from cascader.cascade.blend import Pruned, Scale
 from cascader.cascade.pruners import load_pruner
 from cascader.errors import DataError, SettingsError
-from cascader.graph import KnowledgeGraph
+from cascader.evaluation.metrics import paired_p_values
+from cascader.graph import FloatArray, IntArray, KnowledgeGraph
 from cascader.records import Seconds, Sha256, Share, TierName, naming, read_record, write_record
 from cascader.scoring.scorer import Scorer
 from cascader.storage import Array, read_arrays, sha256_of, write_arrays
-from cascader.tuning.weights import is_beyond_chance
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,22 @@ _READ_SHARE, _READ_AT_LEAST = 0.1, 20
 def read_top_of(kg: KnowledgeGraph) -> int:
     """The most candidates per question that a tier that reads pairs is given on this graph."""
     return min(READ_TOP, max(_READ_AT_LEAST, int(_READ_SHARE * len(kg.entities))))
+
+
+#: A gain is beyond chance if swapping the two sums at random gives one as large in fewer than 5 % of cases (one-sided).
+_CHANCE = 0.05
+
+
+def chance_of(gains: FloatArray, triple_of: IntArray) -> float:
+    """How probable a mean gain this large would be by chance alone, from the gains of the queries; one-sided."""
+    per_triple = np.bincount(triple_of, weights=gains) / np.bincount(triple_of)
+    two_sided = paired_p_values(per_triple[None, :], seed=0)[0]
+    return two_sided / 2 if per_triple.mean() > 0 else 1 - two_sided / 2
+
+
+def is_beyond_chance(p_value: float | None) -> bool:
+    """Whether a gain with this p-value is more than chance would give; what gains on nothing has no p-value."""
+    return p_value is None or p_value < _CHANCE
 
 
 @dataclass(frozen=True)

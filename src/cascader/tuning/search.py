@@ -26,8 +26,8 @@ from cascader.evaluation.protocol import mean_reciprocal_rank, reciprocal_ranks
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
-from cascader.tuning.result import READ_TOP, Trial, TuningResult
-from cascader.tuning.weights import Sample, add_in_order, chance_of, folds_of
+from cascader.tuning.result import READ_TOP, Trial, TuningResult, chance_of
+from cascader.tuning.weights import Sample, add_in_order, folds_of
 
 _QUESTIONS_AT_ONCE = 256
 #: How many short pairs, and how many long ones, are read to measure the speed; a scorer may ask for more.

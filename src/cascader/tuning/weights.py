@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from cascader.cascade import Alpha, Cascade, mask_known
-from cascader.evaluation.metrics import paired_p_values
 from cascader.evaluation.protocol import Block, iter_blocks
 from cascader.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
 from cascader.scoring import Scorer
+from cascader.tuning.result import chance_of, is_beyond_chance
 
 #: How many of the best candidates of each scorer are sampled, and how many random ones.
 _BEST, _RANDOM = 40, 160
@@ -36,8 +36,6 @@ _SHARES = (0.05, 0.2, 1.0)
 _TOLERANCE, _STEPS = 1e-3, 25
 #: Keeps the weights finite if the scores separate all golds from the rest.
 _RIDGE = 1e-3
-#: A gain is beyond chance if swapping the two sums at random gives one as large in fewer than 5 % of cases (one-sided).
-_CHANCE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,13 +165,19 @@ def _is_known(ids: IntArray, block: Block) -> BoolArray:
 
 def fit_weights(sample: Sample, shrinkage: float = np.inf) -> Weights:
     """Fit the weights of each side, then those of each relation, to the golds of a sample."""
+    return next(_fit_all(sample, [shrinkage]))
+
+
+def _fit_all(sample: Sample, shrinkages: Sequence[float]) -> Iterator[Weights]:
+    """Fit the weights of each side once, and those of each relation with every shrinkage."""
     sides = [sample.where(sample.queries.predicts_tail == predicts_tail) for predicts_tail in (False, True)]
     common = np.stack([_climb(asked, _most_likely(asked)) for asked in sides])
-    own: dict[int, FloatArray] = {}
-    for side, asked in enumerate(sides) if shrinkage < np.inf else ():
-        for relation, queries in _by_relation(asked):
-            own.setdefault(relation, common.copy())[side] = _climb(queries, common[side], shrinkage)
-    return Weights(common, own)
+    for shrinkage in shrinkages:
+        own: dict[int, FloatArray] = {}
+        for side, asked in enumerate(sides) if shrinkage < np.inf else ():
+            for relation, queries in _by_relation(asked):
+                own.setdefault(relation, common.copy())[side] = _climb(queries, common[side], shrinkage)
+        yield Weights(common, own)
 
 
 def _by_relation(sample: Sample) -> Iterator[tuple[int, Sample]]:
@@ -186,12 +190,13 @@ def _climb(sample: Sample, start: FloatArray, shrinkage: float = 0.0) -> FloatAr
     """Change one weight at a time while reciprocal ranks gain, by `shrinkage` for each doubling; shape (scorers,)."""
     scores, counts, units = sample.scores[:, 1:], sample.stands_for[:, 1:], _units(sample)
     weights, sums = start.copy(), scores @ start.astype(np.float32)
+    of_scorer = np.ascontiguousarray(np.moveaxis(scores, 2, 0))  # read from end to end, hundreds of times
     best = _reciprocal_ranks(sums, counts).sum()
     for factor in _FACTORS:
         for scorer in np.flatnonzero(units).tolist():
             for tried in _neighbors(weights, scorer, factor, units):
                 changed = np.where(np.arange(len(weights)) == scorer, tried, weights)
-                moved = sums + scores[:, :, scorer] * np.float32(tried - weights[scorer])
+                moved = sums + of_scorer[scorer] * np.float32(tried - weights[scorer])
                 found = _reciprocal_ranks(moved, counts).sum() - shrinkage * _doublings(changed, start, units)
                 if found > best + 1e-6:
                     best, weights, sums = found, changed, moved
@@ -303,10 +308,11 @@ class _Judged(NamedTuple):
 
 def _judged(sample: Sample) -> _Judged:
     """Judge a sum by triples that its weights were not fitted to, with weights by relation if these are better."""
-    common, counts = held_out_ranks(sample), np.unique(sample.queries.relations, return_counts=True)[1]
-    others = SHRINKAGES[1:] if len(counts) > 1 and counts.max() >= _FEWEST_QUERIES else ()
-    by_relation = [_Judged(held_out_ranks(sample, shrinkage), shrinkage, common) for shrinkage in others]
-    return max([_Judged(common, np.inf, common), *by_relation], key=lambda judged: judged.ranks.mean())
+    counts = np.unique(sample.queries.relations, return_counts=True)[1]
+    tried = SHRINKAGES if len(counts) > 1 and counts.max() >= _FEWEST_QUERIES else SHRINKAGES[:1]
+    found = held_out_ranks(sample, tried)
+    best = int(np.argmax([ranks.mean() for ranks in found]))
+    return _Judged(found[best], tried[best], found[0])
 
 
 def _without_useless(sample: Sample, scorers: list[int]) -> tuple[list[int], _Judged]:
@@ -314,37 +320,26 @@ def _without_useless(sample: Sample, scorers: list[int]) -> tuple[list[int], _Ju
     found = _judged(sample.of(scorers))
     for scorer in scorers[:-1]:
         fewer = [other for other in scorers if other != scorer]
-        if held_out_ranks(sample.of(fewer)).mean() >= found.common.mean():  # else there is no need to look closer
+        if held_out_ranks(sample.of(fewer))[0].mean() >= found.common.mean():  # else there is no need to look closer
             without = _judged(sample.of(fewer))
             if without.ranks.mean() >= found.ranks.mean():
                 scorers, found = fewer, without
     return scorers, found
 
 
-def held_out_ranks(sample: Sample, shrinkage: float = np.inf) -> FloatArray:
-    """The reciprocal rank of each gold with weights that were fitted to other triples of valid; shape (queries,)."""
-    found = np.empty(len(sample.queries))
+def held_out_ranks(sample: Sample, shrinkages: Sequence[float] = SHRINKAGES[:1]) -> FloatArray:
+    """The reciprocal ranks of golds with weights that were fitted to other triples; shape (shrinkages, queries)."""
+    found = np.empty((len(shrinkages), len(sample.queries)))
     fold_of = folds_of(sample.triple_of)
     for fold in range(_FOLDS):
         held_out = fold_of == fold
         if held_out.any():
             learning, tested = sample.where(~held_out if not held_out.all() else held_out), sample.where(held_out)
-            found[held_out] = tested.reciprocal_ranks(fit_weights(learning, shrinkage).per_query(tested.queries))
+            for number, weights in enumerate(_fit_all(learning, shrinkages)):
+                found[number, held_out] = tested.reciprocal_ranks(weights.per_query(tested.queries))
     return found
 
 
 def folds_of(triple_of: IntArray) -> IntArray:
     """The fold of each query, given its triple: both queries of a triple are held out together; shape (queries,)."""
     return np.random.default_rng(0).permutation(int(triple_of.max()) + 1)[triple_of] % _FOLDS
-
-
-def chance_of(gains: FloatArray, triple_of: IntArray) -> float:
-    """How probable a mean gain this large would be by chance alone, from the gains of the queries; one-sided."""
-    per_triple = np.bincount(triple_of, weights=gains) / np.bincount(triple_of)
-    two_sided = paired_p_values(per_triple[None, :], seed=0)[0]
-    return two_sided / 2 if per_triple.mean() > 0 else 1 - two_sided / 2
-
-
-def is_beyond_chance(p_value: float | None) -> bool:
-    """Whether a gain with this p-value is more than chance would give; what gains on nothing has no p-value."""
-    return p_value is None or p_value < _CHANCE
