@@ -131,14 +131,14 @@ def _list_links(
     deadline = None if budget.seconds is None else Deadline(budget.seconds)
     links = WorkList(predictor, None, min_probability, top, deadline).made()
     if output == "table":
-        _echo_links(links, run.folder.path, why)
+        _echo_links(links, run.folder.address, why)
         _echo_caveats(predictor)
         return
     rows = [{**link.as_row(), **({"why": _why(link.found, output)} if why else {})} for link in links]
     write_rows_as(rows if output != "nt" else [], [link.triple for link in links], output, out)
 
 
-def _echo_links(links: Sequence["Link"], run: Path, why: bool) -> None:
+def _echo_links(links: Sequence["Link"], run: str, why: bool) -> None:
     from cascader.runs import percent
 
     rows = [

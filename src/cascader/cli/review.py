@@ -130,7 +130,7 @@ class _Session:
     links: "list[Link]"
     reviewer: str
     skipped: bool  # goes through what was skipped
-    path: Path
+    address: str
     made: list["Outcome"] = field(default_factory=list)
     passed: set[tuple[str, str, str]] = field(default_factory=set)  # skipped again
     next: tuple[str, str, str] | None = None  # what was undone comes first
@@ -214,6 +214,6 @@ class _Session:
         echo("")
         echo(f"This time: {counts}. {left:,} left. In all: {_in_words(self.review)}.")
         if left == 0:
-            more = f"cascader review {self.path}"
+            more = f"cascader review {self.address}"
             echo(f"Nothing is left of this list. Ask again, now that more is known: {more}")
-        echo(f"All decisions as a table: cascader review {self.path} --export decisions.tsv (or .nt)")
+        echo(f"All decisions as a table: cascader review {self.address} --export decisions.tsv (or .nt)")

@@ -105,7 +105,8 @@ class Review:
 
     def _append(self, decisions: Sequence[Decision]) -> None:
         if self._run.folder.is_read_only:
-            raise StorageError(f"{self._run.folder.path} is read-only, so it keeps no decisions. Review a copy of it.")
+            address = self._run.folder.address
+            raise StorageError(f"{address} is read-only, so it keeps no decisions. Review a copy of it.")
         append_records(self.path, [asdict(decision) for decision in decisions])
 
     def link(self, head: str, relation: str, tail: str) -> Ids:

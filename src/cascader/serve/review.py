@@ -327,5 +327,5 @@ def review_routes(desk: Desk, service: QueryService) -> APIRouter:
 
 
 def _refusal(service: QueryService) -> Response:
-    reason = f"this server is read-only, so {service.run.folder.path.resolve().name} takes no decisions from it."
+    reason = f"this server is read-only, so {service.run.folder.name} takes no decisions from it."
     return error_reply(403, f"{reason} Ask whoever started it, or review with: cascader review RUN").response()
