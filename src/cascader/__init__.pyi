@@ -56,9 +56,13 @@ from .models.text import CrossEncoder as CrossEncoder
 from .models.text import DualEncoder as DualEncoder
 from .models.text import LateInteraction as LateInteraction
 from .models.text import PooledEncoder as PooledEncoder
+from .runs import Decision as Decision
+from .runs import Decisions as Decisions
+from .runs import Link as Link
 from .runs import Prediction as Prediction
 from .runs import Predictions as Predictions
 from .runs import Predictor as Predictor
+from .runs import Review as Review
 from .runs import Run as Run
 from .runs import Verdict as Verdict
 from .runs import fit as fit

@@ -56,6 +56,7 @@ def test_python_blocks(block, somewhere):
 @pytest.mark.parametrize("block", blocks("bash", ALONE, SLOW))
 def test_commands(block, somewhere, start_from_fitted, monkeypatch, capsys):
     start_from_fitted(block)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nr\nq\n"))  # what is typed during a review
     run_commands(block, monkeypatch, capsys)
 
 

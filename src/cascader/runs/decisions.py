@@ -23,7 +23,12 @@ _NAMED_AT_MOST = 3
 
 @dataclass(frozen=True)
 class Decision:
-    """What somebody decided of a link, which is given by its ids."""
+    """What somebody decided of a link, which is given by its ids.
+
+    >>> made = Decision("d1", "treats", "s1", "accepted", "ann", time="2026-11-18T09:30:00+00:00", run="0" * 64)
+    >>> made.triple, made.outcome
+    (('d1', 'treats', 's1'), 'accepted')
+    """
 
     head: str
     relation: str
@@ -48,6 +53,12 @@ class Decisions(Sequence[Decision]):
     """The decisions in effect: the latest that accepts or rejects a link, in the order in which they were made.
 
     What somebody has undone is as if that person had never decided.
+
+    >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
+    >>> link = "aspirin", "treats", "fever"
+    >>> ann = Decision(*link, "accepted", reviewer="ann", time="2026-11-18T09:30:00+00:00", run="0" * 64)
+    >>> Decisions([ann, replace(ann, outcome="rejected", reviewer="bob")], kg)
+    Decisions(0 accepted, 1 rejected)
     """
 
     def __init__(self, log: Sequence[Decision], kg: KnowledgeGraph) -> None:

@@ -40,7 +40,7 @@ export class ReviewView {
       localStorage.setItem(REVIEWER, byId("reviewer").value.trim());
       this.act(() => this.load());
     });
-    byId("least").replaceChildren(...LEAST.map((value) => element("option", { value }, value ? percent(value) : "any probability")));
+    byId("least").replaceChildren(...LEAST.map((value) => element("option", { value }, value ? percent(value) : "any")));
     byId("filters").addEventListener("submit", (event) => event.preventDefault());
     for (const id of ["of-relation", "least"]) byId(id).addEventListener("change", () => this.refilter());
     byId("keys").addEventListener("click", (event) => this.press(event.target.closest("button")?.dataset.key));
