@@ -70,6 +70,7 @@ from .runs import load_run as load_run
 from .runs import reproduce as reproduce
 from .runs import save_run as save_run
 from .scoring.engine import LocalEngine as LocalEngine
+from .scoring.ray_engine import RayEngine as RayEngine
 from .scoring.scorer import Reason as Reason
 from .scoring.scorer import Scorer as Scorer
 from .tuning import Budget as Budget

@@ -49,3 +49,7 @@ class TrainingError(CascaderError):
 
 class EngineError(CascaderError):
     """A worker of an engine failed or died; finished shards are kept."""
+
+
+class UnscoredError(EngineError):
+    """Other processes have to score some pairs first: this one scores only its share."""

@@ -48,7 +48,7 @@ def queries(toy):
 
 
 def loaded_from(run):
-    return load_scorer(run.path, "cross", run.tier_hash("cross"))
+    return load_scorer(run.address, "cross", run.tier_hash("cross"))
 
 
 @pytest.mark.parametrize("shard_pairs", [3, 20, 8192])
@@ -60,7 +60,7 @@ def test_the_scores_do_not_depend_on_the_size_of_the_shards(toy, model, queries,
 
 @pytest.mark.slow
 def test_two_processes_write_what_one_writes(toy, model, run, queries, tmp_path):
-    scores, load = {}, Call(load_scorer, (run.path, "cross", run.tier_hash("cross")))
+    scores, load = {}, Call(load_scorer, (run.address, "cross", run.tier_hash("cross")))
     for processes in (1, 2):
         store = ScoreStore(tmp_path / str(processes), IDENTITY, shard_pairs=20)
         with LocalEngine(processes) as engine:
@@ -88,7 +88,7 @@ def test_a_worker_never_scores_with_a_model_that_was_trained_since(retrained, ru
     before = run.tier_hash("cross")
     run.save_tier("cross", retrained)
     with pytest.raises(DataError, match="tier 'cross' of .* has been trained again since"):
-        load_scorer(run.path, "cross", before)
+        load_scorer(run.address, "cross", before)
 
 
 def test_a_tier_that_is_not_trained_has_no_scores_to_keep(toy, model, tmp_path):

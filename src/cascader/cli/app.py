@@ -26,8 +26,8 @@ app = typer.Typer(
     epilog="Start with: cascader demo. A run is a folder that `cascader fit` wrote; a tier is one of the models in "
     "it, and its cascade asks them one after the other. Train, valid and test are the triples that models learn from, "
     "that settings are chosen on, and that figures are measured on. Some commands need extras, as in pip install "
-    "'cascader[demo,serve]': demo (the WordNet graph), serve (the page), onnx (eight bits), hpo (--trials), s3 (runs "
-    "in buckets), pandas, networkx, pykeen.",
+    "'cascader[demo,serve]': demo (the WordNet graph), serve (the page), onnx (eight bits), hpo (--trials), ray "
+    "(clusters), s3 (runs in buckets), pandas, networkx, pykeen.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -41,6 +41,7 @@ app.command()(review.review)
 app.command()(views.describe)
 app.command()(views.report)
 app.command()(views.serve)
+app.command()(evaluate.merge)
 app.command()(evaluate.baseline)
 # \b keeps an example on one line, so that it can be copied.
 app.command(

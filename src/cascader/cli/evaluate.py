@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,16 +12,19 @@ from cascader.cli.options import (
     FilteringOption,
     OpenedGraph,
     PairsOption,
-    ProcessesOption,
     RunArgument,
+    ShardOption,
     SplitOption,
     TimeLimitOption,
     VerifyOption,
     budget_of,
     command_line,
+    echo_share,
+    share_engine,
+    with_engine_options,
     with_graph_options,
 )
-from cascader.errors import DataError
+from cascader.errors import DataError, SettingsError
 from cascader.evaluation import METRICS, Evaluation
 from cascader.evaluation import compare as compare_evaluations
 from cascader.evaluation import evaluate as evaluate_scorer
@@ -30,6 +33,9 @@ from cascader.evaluation.metrics import CONFIDENCE
 from cascader.models import Frequency
 from cascader.storage import is_url, local_path, refresh
 
+if TYPE_CHECKING:
+    from cascader.scoring.engine import Engine
+
 OutOption = Annotated[Path, typer.Option("--out", help="The folder for <graph>/frequency.json and its ranks.")]
 EvaluationArgument = Annotated[
     str,
@@ -37,6 +43,7 @@ EvaluationArgument = Annotated[
 ]
 
 
+@with_engine_options
 def evaluate(
     run: RunArgument,
     tiers: Annotated[
@@ -61,15 +68,21 @@ def evaluate(
     filtering: FilteringOption = "standard",
     time_limit: TimeLimitOption = None,
     pairs: PairsOption = None,
-    processes: ProcessesOption = 1,
+    shard: ShardOption = None,
     top: Annotated[
         int, typer.Option("--top", help="With --tiers: how many candidates per question a tier that reads pairs gets.")
     ] = 100,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The folder for the results. [default: RUN/results]")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="The folder for the results, or with --shard for the scores. [default: RUN/results, RUN/shares]",
+        ),
     ] = None,
     name: Annotated[str, typer.Option("--name", help="The name of the results. [default: from tiers and models]")] = "",
     verify: VerifyOption = True,
+    *,
+    engine: "Engine",
 ) -> None:
     """Measure a run: ask for the head and the tail of every test triple, and write the figures and every rank.
 
@@ -77,27 +90,53 @@ def evaluate(
 
     `cascader demo` makes that run.
     """
-    from cascader.runs import load_run
-    from cascader.scoring.engine import LocalEngine
+    from cascader.runs import load_run, read_share
 
+    names, budget = [tier.strip() for tier in tiers.split(",")] if tiers else None, budget_of(time_limit, pairs)
+    if shard is not None and (beside or time_limit):
+        raise SettingsError(f"--shard and {'--with' if beside else '--time-limit'} cannot be combined.")
     loaded = load_run(run, verify=verify)
     if out is None:
-        loaded.folder.check_writable("result")
-    with LocalEngine(processes) as engine:
-        evaluation = loaded.evaluate(
-            split,
-            filtering=filtering,
-            tiers=[tier.strip() for tier in tiers.split(",")] if tiers else None,
-            weights=weights,
-            beside=None if beside is None else load_run(beside, verify=verify),
-            budget=budget_of(time_limit, pairs),
-            top=top,
-            name=name,
-            engine=engine,
-        )
+        loaded.folder.check_writable("result" if shard is None else "share")
+    if shard is not None:
+        share = share_engine(shard, out or loaded.folder.shares, engine)
+        echo_share(share, run, out, read_share(loaded, split, names, weights, budget, top, share))
+        return
+    evaluation = loaded.evaluate(
+        split,
+        filtering=filtering,
+        tiers=names,
+        weights=weights,
+        beside=None if beside is None else load_run(beside, verify=verify),
+        budget=budget,
+        top=top,
+        name=name,
+        engine=engine,
+    )
     path = replace(evaluation, command=command_line()).save(out or loaded.folder.path / "results")
     echo_evaluations([evaluation])
     echo(f"Written to {path} and {path.with_suffix('.ranks.parquet')}.")
+
+
+def merge(
+    run: RunArgument,
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of shares, if --out named any.", show_default=False)
+    ] = None,
+) -> None:
+    """Put the scores together that `evaluate --shard` and `predict --shard` have made; none may be missing.
+
+    Example: cascader merge runs/demo
+
+    `cascader demo` makes that run.
+    """
+    from cascader.runs import RunFolder
+
+    for folder in folders or ():
+        if not folder.is_dir():
+            raise DataError(f"there is no folder {folder}. Name those that --shard was given as --out.")
+    new = RunFolder(run).merge(folders or [])
+    echo(f"{new:,} new pairs are stored in {run}." if new else f"Nothing is left to merge into {run}.")
 
 
 @with_graph_options

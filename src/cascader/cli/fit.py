@@ -1,20 +1,23 @@
 """`cascader fit` and `cascader reproduce`: train the tiers of a graph, and measure every row of the tables."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cascader.cli.options import (
     Clock,
     OpenedGraph,
-    ProcessesOption,
     command_line,
     parsed_settings,
+    with_engine_options,
     with_graph_options,
 )
 from cascader.display import emit
 from cascader.errors import SettingsError
+
+if TYPE_CHECKING:
+    from cascader.scoring.engine import Engine
 
 TiersOption = Annotated[
     str,
@@ -82,6 +85,7 @@ ReproduceOutOption = Annotated[
 
 
 @with_graph_options
+@with_engine_options
 def fit(
     graph: OpenedGraph,
     tiers: TiersOption = "",
@@ -95,6 +99,8 @@ def fit(
     time_limit: TierLimitOption = None,
     update: UpdateOption = None,
     dry_run: DryRunOption = False,
+    *,
+    engine: "Engine",
 ) -> None:
     """Train on a graph, tune on valid, and save everything in a folder; if interrupted, the same command resumes.
 
@@ -121,7 +127,7 @@ def fit(
     if dry_run:
         emit_plan(plan_fit(request, RunFolder(folder)), request)
         return
-    fit_requested(request, RunFolder(folder))
+    fit_requested(request, RunFolder(folder), engine)
     emit("written", f"Written to {folder}. Measure it with: cascader evaluate {folder}")
     emit("written", f"Ask it questions with: cascader predict {folder} ENTITY RELATION")
 
@@ -135,15 +141,17 @@ def _default_folder(graph: str, model: str, preset: str | None, budget: str | No
 
 
 @with_graph_options
+@with_engine_options
 def reproduce(
     graph: OpenedGraph,
     preset: ReproducePresetOption = "best",
     max_hours: MaxHoursOption = None,
     settings: SetOption = None,
     seed: SeedOption = 0,
-    processes: ProcessesOption = 1,
     out: ReproduceOutOption = None,
     dry_run: DryRunOption = False,
+    *,
+    engine: "Engine",
 ) -> None:
     """Train all tiers, let valid choose, and measure every row of the paper's tables and of ours on test, once each.
 
@@ -153,7 +161,6 @@ def reproduce(
     """
     from cascader.runs import RunFolder, emit_reproduction_plan, plan_requested, reproduce_requested
     from cascader.runs.reproduction import default_folder, reproduction_request, reproduction_tiers
-    from cascader.scoring.engine import LocalEngine
 
     request = reproduction_request(
         graph.kg,
@@ -167,5 +174,4 @@ def reproduce(
     if dry_run:
         emit_reproduction_plan(plan_requested(request, folder), request.fit)
         return
-    with LocalEngine(processes) as engine:
-        reproduce_requested(request, folder, engine)
+    reproduce_requested(request, folder, engine)

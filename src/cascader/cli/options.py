@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from cascader.cli.console import echo
 from cascader.datasets import CATALOG, Dataset, Split, load_graph
 from cascader.durations import parse_duration
 from cascader.errors import SettingsError
@@ -19,6 +20,9 @@ from cascader.evaluation import Filtering
 from cascader.graph import KnowledgeGraph, SplitName
 
 if TYPE_CHECKING:
+    from cascader.scoring.engine import Engine, LocalEngine
+    from cascader.scoring.ray_engine import RayEngine
+    from cascader.scoring.shares import ShareEngine
     from cascader.tuning import Budget
 
 
@@ -86,10 +90,7 @@ def with_graph_options(command: Callable[..., None]) -> Callable[..., None]:
     _, *own = signature(command).parameters.values()
     argument, *tables = _OPENING.values()
     keywords = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in (*own, *tables)]
-    # Typer reads both the parameters and their types.
-    opening.__signature__ = Signature([argument, *keywords])  # type: ignore[attr-defined]
-    opening.__annotations__ = {parameter.name: parameter.annotation for parameter in (argument, *keywords)}
-    return opening
+    return _with_parameters(opening, [argument, *keywords])
 
 
 RunArgument = Annotated[str, typer.Argument(help="A folder that `cascader fit` wrote, or its URL.")]
@@ -120,12 +121,91 @@ PairsOption = Annotated[
         help="How many pairs of a question and a candidate may be read in all. The best cascade that fits is used.",
     ),
 ]
-ProcessesOption = Annotated[int, typer.Option("--processes", help="The number of processes that read texts.")]
+ShardOption = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        help="Read only a share of the pairs, such as 2/8 for the second of eight, and no more than that; `cascader "
+        "merge` puts the shares together.",
+    ),
+]
+
+
+def chosen_engine(
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option("--engine", help="What reads pairs: this machine, or a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            help="With --engine ray: HOST:PORT of the cluster. [default: RAY_ADDRESS, or a cluster on this machine]",
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes", help="How many processes read pairs. [default: 1, or as many as the Ray cluster has CPUs]"
+        ),
+    ] = None,
+) -> "LocalEngine | RayEngine":
+    """Build the engine that the options ask for; it starts nothing before there is work."""
+    from cascader.scoring.engine import LocalEngine
+    from cascader.scoring.ray_engine import RayEngine
+
+    if engine == "ray":
+        return RayEngine(address, processes)
+    if address is not None:
+        raise SettingsError(f"--address {address} names a Ray cluster. Add: --engine ray")
+    return LocalEngine(1 if processes is None else processes)
+
+
+def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command with a parameter `engine` the options to choose it; it is closed when the command ends."""
+    choosing = signature(chosen_engine).parameters
+
+    @wraps(command)
+    def choosing_first(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the command's own
+        which = {name: options.pop(name) for name in choosing if name in options}
+        with chosen_engine(**which) as engine:
+            command(*arguments, engine=engine, **options)
+
+    own = [parameter for name, parameter in signature(command).parameters.items() if name != "engine"]
+    return _with_parameters(choosing_first, [*own, *choosing.values()])
+
+
+def _with_parameters(command: Callable[..., None], parameters: Sequence[Parameter]) -> Callable[..., None]:
+    """Let Typer see other parameters: it reads both their signature and their types."""
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
 
 
 def command_line() -> str:
     """The command as it was typed, for the results that it makes."""
     return shlex.join(["cascader", *sys.argv[1:]])
+
+
+def share_engine(shard: str, folder: Path, engine: "Engine") -> "ShareEngine":
+    """Build the engine that scores a share, which others score with the same command but for the share."""
+    from cascader.scoring.shares import Share, ShareEngine
+
+    share = Share.parse(shard)
+    words = [{shard: "{}", f"--shard={shard}": "--shard={}"}.get(word, word) for word in sys.argv[1:]]
+    return ShareEngine(share, folder, engine, shlex.join(["cascader", *words]).replace("'{}'", "{}"))
+
+
+def echo_share(engine: "ShareEngine", run: str, out: Path | None, needs_more: bool) -> None:
+    """Say what a share has scored, and what comes next."""
+    count = f"{engine.own_shards:,} of {engine.shards:,} shards, {engine.own_pairs:,} pairs"
+    if not engine.shards:
+        echo(f"Share {engine.share}: there is nothing to read, all pairs are stored.")
+        return
+    folders = "" if out is None else " and all folders of shares"
+    again = ", and then the same commands again, for what depends on these scores" if needs_more else ""
+    echo(
+        f"Share {engine.share}: {count}. When all {engine.share.count} are done: cascader merge {run}{folders}{again}."
+    )
 
 
 def budget_of(time_limit: str | None, pairs: int | None) -> "Budget":

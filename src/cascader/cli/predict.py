@@ -17,13 +17,25 @@ from cascader.cli.console import (
     shortened,
     write_rows_as,
 )
-from cascader.cli.options import PairsOption, RunArgument, TimeLimitOption, VerifyOption, budget_of
-from cascader.errors import DataError, SettingsError
+from cascader.cli.options import (
+    PairsOption,
+    RunArgument,
+    ShardOption,
+    TimeLimitOption,
+    VerifyOption,
+    budget_of,
+    echo_share,
+    share_engine,
+    with_engine_options,
+)
+from cascader.errors import DataError, SettingsError, UnscoredError
 from cascader.graph import Side
 
 if TYPE_CHECKING:
     from cascader.graph import Queries
     from cascader.runs import Link, Prediction, Predictor, Rows, Run, Verdict
+    from cascader.scoring.engine import Engine
+    from cascader.scoring.shares import ShareEngine
     from cascader.tuning import Budget
 
 
@@ -37,6 +49,7 @@ _LONGEST_REASON = 300
 _MOST_LINKS = 50
 
 
+@with_engine_options
 def predict(
     run: RunArgument,
     entity: Annotated[str, typer.Argument(help="The given entity, by id or name.")] = "",
@@ -69,10 +82,13 @@ def predict(
     why: Annotated[bool, typer.Option("--why", help="Give the reasons for each answer.")] = False,
     time_limit: TimeLimitOption = None,
     pairs: PairsOption = None,
+    shard: ShardOption = None,
     form: FormatOption = None,
     out: OutFileOption = None,
     keep_going: KeepGoingOption = False,
     verify: VerifyOption = True,
+    *,
+    engine: "Engine",
 ) -> None:
     """Answer (ENTITY, RELATION, ?) from a run: the best entities that are not yet answers in the graph.
 
@@ -85,18 +101,25 @@ def predict(
     from cascader.cascade import Deadline
     from cascader.runs import load_run, parse_entity
 
-    output = chosen_format(form, out)
+    output = chosen_format(form, out if shard is None else None)
     if new and not relation:  # it replaces the entity, so the first argument is the relation
         entity, relation = "", entity
     _check_one_way(bool(entity), file is not None, every, bool(new))
     if bool(entity or new) != bool(relation):
         raise SettingsError(f"{entity or new!r} is not a question. Write: cascader predict {run} ENTITY RELATION")
+    if shard is not None:
+        _check_shares(file is not None or every, time_limit)
     budget, loaded = budget_of(time_limit, pairs), load_run(run, verify=verify)
+    if shard is not None:
+        share = share_engine(shard, out or loaded.folder.shares, engine)
+        queries = None if every else _queries(loaded, entity, relation, side, file, keep_going)
+        echo_share(share, run, out, _read_share(loaded, queries, known, budget, share))
+        return
     if every:
-        _list_links(loaded, budget, top, min_probability, known, why, output, out)
+        _list_links(loaded, budget, top, min_probability, known, why, output, out, engine)
         return
     queries = loaded.new_query(relation, side) if new else _queries(loaded, entity, relation, side, file, keep_going)
-    predictor = loaded.predictor(budget, len(queries))
+    predictor = loaded.predictor(budget, len(queries), engine)
     if new:
         predictor = loaded.for_new_entity(predictor, parse_entity(new))
     deadline = None if budget.seconds is None else Deadline(budget.seconds)
@@ -120,6 +143,7 @@ def _list_links(
     why: bool,
     output: OutputFormat,
     out: Path | None,
+    engine: "Engine",
 ) -> None:
     """Print or write the work list: one row a link."""
     from cascader.cascade import Deadline
@@ -127,7 +151,7 @@ def _list_links(
 
     if known:
         raise SettingsError("--all lists the links that the graph lacks, so --known has nothing to add. Leave it out.")
-    predictor = run.predictor(budget, 2 * len(every_question(run.kg)))
+    predictor = run.predictor(budget, 2 * len(every_question(run.kg)), engine)
     deadline = None if budget.seconds is None else Deadline(budget.seconds)
     links = WorkList(predictor, None, min_probability, top, deadline).made()
     if output == "table":
@@ -156,6 +180,26 @@ def _echo_links(links: Sequence["Link"], run: str, why: bool) -> None:
     if len(links) > _MOST_LINKS:
         echo(f"These are {_MOST_LINKS} of {len(links):,} links. All of them: --out links.tsv")
     echo(f"Go through them, and accept or reject each: cascader review {run}")
+
+
+def _check_shares(has_many: bool, time_limit: str | None) -> None:
+    if not has_many:
+        raise SettingsError("--shard needs many questions. Give --file FILE, or --all.")
+    if time_limit is not None:
+        raise SettingsError("--shard and --time-limit cannot be combined.")
+
+
+def _read_share(run: "Run", queries: "Queries | None", known: bool, budget: "Budget", engine: "ShareEngine") -> bool:
+    """Read a share of the pairs of some questions, or of all; return whether more would be read after a merge."""
+    from cascader.runs import WorkList, every_question, read_blocks
+
+    count = 2 * len(every_question(run.kg)) if queries is None else len(queries)
+    try:
+        predictor = run.predictor(budget, count, engine)
+    except UnscoredError:  # valid has to choose or to calibrate first, from pairs of its own
+        return True
+    blocks = WorkList(predictor, None).blocks() if queries is None else predictor.blocks(queries, known)
+    return read_blocks(predictor.cascade, blocks)
 
 
 def _why(answer: "Prediction", output: OutputFormat) -> list[str] | dict[str, Any]:
@@ -238,6 +282,7 @@ def _echo_caveats(predictor: "Predictor") -> None:
         echo("No probabilities: the graph has no valid triples to calibrate them on.")
 
 
+@with_engine_options
 def classify(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(help="A table of triples by id or name: head, relation, tail.")],
@@ -245,6 +290,8 @@ def classify(
     out: OutFileOption = None,
     keep_going: KeepGoingOption = False,
     verify: VerifyOption = True,
+    *,
+    engine: "Engine",
 ) -> None:
     """Say which triples are true, each with its probability; the threshold was chosen on held-out triples.
 
@@ -259,7 +306,7 @@ def classify(
     output = chosen_format(form, out)
     loaded = load_run(run, verify=verify)
     triples = np.array(readable(read_triples(file, loaded.kg), file, keep_going), dtype=np.int32)
-    predictor = loaded.with_threshold(loaded.predictor(question_count=2 * len(triples)))
+    predictor = loaded.with_threshold(loaded.predictor(question_count=2 * len(triples), engine=engine))
     verdicts = predictor.judge(triples)
     if output == "table":
         _echo_verdicts(verdicts, predictor)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cascader.cli.console import echo, echo_table
-from cascader.cli.options import ProcessesOption, RunArgument, VerifyOption
+from cascader.cli.options import RunArgument, VerifyOption, with_engine_options
 from cascader.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from cascader.graph import KnowledgeGraph
     from cascader.models.model import Model
+    from cascader.scoring.engine import Engine
 
 _QUESTIONS = 64
 _CANDIDATES = 4
@@ -66,11 +67,13 @@ def _pairs_per_second(model: "Model", kg: "KnowledgeGraph") -> float:
     return pairs / (time.perf_counter() - started)
 
 
+@with_engine_options
 def report(
     run: RunArgument,
     out: Annotated[Path | None, typer.Option("--out", help="The folder for the report. [default: RUN/report]")] = None,
-    processes: ProcessesOption = 1,
     verify: VerifyOption = True,
+    *,
+    engine: "Engine",
 ) -> None:
     """Write one page about a run: figures, what accuracy costs, what each tier adds, and where it fails.
 
@@ -79,13 +82,11 @@ def report(
     `cascader demo` makes that run.
     """
     from cascader.runs import load_run
-    from cascader.scoring.engine import LocalEngine
 
     loaded = load_run(run, verify=verify)
     if out is None:
         loaded.folder.check_writable("report")
-    with LocalEngine(processes) as engine:
-        page = loaded.report(out, engine)
+    page = loaded.report(out, engine)
     echo(f"Written to {page} and {page.with_suffix('.json')}; each table and chart to {page.parent / 'tables'}/*.csv.")
 
 

@@ -41,13 +41,8 @@ def evaluate(
     >>> round(evaluate(Frequency().fit(kg), kg).mrr, 3)
     0.667
     """
-    triples = kg.split(split)
-    if len(triples) == 0:
-        raise DataError(
-            f"{kg.name} has no {split} triples to evaluate on. Add a {split} file, or have some triples held out."
-        )
     started = time.perf_counter()
-    queries = Queries.from_triples(triples).with_known(kg.known_before(split))
+    queries = queries_of(kg, split)
     known = kg.known(filtered_splits(split, filtering))
     ranks = _rank_all(scorer, queries, known)
     return Evaluation.of(
@@ -62,6 +57,16 @@ def evaluate(
         peak_memory_bytes=_peak_memory_bytes(),
         about=about or {},
     )
+
+
+def queries_of(kg: KnowledgeGraph, split: SplitName) -> Queries:
+    """Return the queries that ask for the tail and the head of every triple of a split."""
+    triples = kg.split(split)
+    if len(triples) == 0:
+        raise DataError(
+            f"{kg.name} has no {split} triples to evaluate on. Add a {split} file, or have some triples held out."
+        )
+    return Queries.from_triples(triples).with_known(kg.known_before(split))
 
 
 def mean_reciprocal_rank(scorer: Scorer, queries: Queries, known: KnownAnswers) -> float:

@@ -3,6 +3,7 @@
 from cascader.runs.decisions import Decision, Decisions, Outcome, checked_reviewer
 from cascader.runs.fit import fit, fit_requested, plan_fit
 from cascader.runs.folder import RunFolder
+from cascader.runs.measurement import read_blocks, read_share
 from cascader.runs.plan import emit_plan
 from cascader.runs.prediction import Prediction, Predictions, Verdict, percent
 from cascader.runs.predictor import Predictor, with_threshold
@@ -59,7 +60,9 @@ __all__ = [
     "plan_fit",
     "plan_requested",
     "questions_about",
+    "read_blocks",
     "read_questions",
+    "read_share",
     "read_triples",
     "reproduce",
     "reproduce_requested",

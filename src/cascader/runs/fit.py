@@ -24,6 +24,7 @@ from cascader.runs.plan import FitPlan, check_same, emit_actual, emit_plan, load
 from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.run import Run, load_run
 from cascader.scoring import Scorer
+from cascader.scoring.engine import Engine
 from cascader.storage import addressed, by_address
 from cascader.tuning.weights import best_weighted_sum
 
@@ -41,6 +42,7 @@ def fit(
     trials: int = 0,
     seed: int = 0,
     update: str | Path | None = None,
+    engine: Engine | None = None,
     on_event: Listener | None = None,
 ) -> Run:
     """Train on a graph, tune on valid, and save everything in the folder `out`; if interrupted, the same call resumes.
@@ -49,8 +51,8 @@ def fit(
     "plausibility", "rules", "similarity", "kge", "dual", "late", "cross" or any registered model; the default is all of
     these that the graph's texts allow. `model` says which embeddings "kge" stands for. `settings` changes those of the
     preset: `{"kge": {"dim": 50}}`. `update` is the folder of a run whose decisions are learned from: its accepted links
-    join train, its rejected ones are negatives and never proposed. Without `out`, the run lives in a temporary folder
-    until Python exits: `run.save(folder)` saves it.
+    join train, its rejected ones are negatives and never proposed. The `engine` reads the pairs for tuning. Without
+    `out`, the run lives in a temporary folder until Python exits: `run.save(folder)` saves it.
 
     >>> from cascader import KnowledgeGraph, fit
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
@@ -75,9 +77,9 @@ def fit(
     )
     with listening(on_event):
         if out is None:
-            return _fit_for_now(request)
+            return _fit_for_now(request, engine)
         with _interruptible("The same call goes on from there."):
-            return fit_requested(request, RunFolder(out))
+            return fit_requested(request, RunFolder(out), engine)
 
 
 @contextmanager
@@ -90,12 +92,12 @@ def _interruptible(what_next: str) -> Iterator[None]:
         raise
 
 
-def _fit_for_now(request: FitRequest) -> Run:
+def _fit_for_now(request: FitRequest, engine: Engine | None) -> Run:
     """Fit a run in a temporary folder, which is removed together with the run, or at the exit if interrupted."""
     path = mkdtemp(prefix="cascader-run-")
     try:
         with _interruptible(f'The same call with out="{path}" goes on from there, until Python exits.'):
-            run = fit_requested(request, RunFolder(path))
+            run = fit_requested(request, RunFolder(path), engine)
     except KeyboardInterrupt:
         atexit.register(shutil.rmtree, path, ignore_errors=True)
         raise
@@ -106,12 +108,12 @@ def _fit_for_now(request: FitRequest) -> Run:
     return run
 
 
-def fit_requested(request: FitRequest, folder: RunFolder) -> Run:
+def fit_requested(request: FitRequest, folder: RunFolder, engine: Engine | None = None) -> Run:
     """Carry out a request in a locked folder, so that a second process on the same run waits."""
     with addressed(), folder.locked(), recording(folder.log()):
         plan = _start(request, folder)
         plan = train_tiers(plan, request, folder, lambda tier: _offer(plan, tier, request, folder))
-        return _finish(plan, request, folder)
+        return _finish(plan, request, folder, engine)
 
 
 def train_tiers(
@@ -258,17 +260,17 @@ def _earlier(folder: RunFolder, tier: str, plan: FitPlan, request: FitRequest) -
     return None if earlier is None else request.rejecting(earlier)
 
 
-def _finish(plan: FitPlan, request: FitRequest, folder: RunFolder) -> Run:
+def _finish(plan: FitPlan, request: FitRequest, folder: RunFolder, engine: Engine | None) -> Run:
     """Tune, calibrate, and report how long everything took."""
     started = time.monotonic()
     folder.mark_complete(request.kg, plan.presets, {tier: request.kinds[tier] for tier in plan.tiers})
     run = load_run(folder.address)
     if len(run.tiers) > 1 and len(run.kg.valid):
-        best = run.tuned().best_trial
+        best = run.tuned(engine).best_trial
         reads = f", with {best.pairs_per_query:.1f} pairs read per query" if best.pairs_per_query else ""
         figures = {"valid_mrr": best.mrr, "pairs_per_query": best.pairs_per_query}
         emit("tuned", f"Best on valid, with an MRR of {best.mrr:.4f}: {' + '.join(best.tiers)}{reads}.", values=figures)
-    calibration = run.predictor().calibration
+    calibration = run.predictor(engine=engine).calibration
     if calibration is not None:
         emit("calibrated", calibration.in_words())
     if plan.actual_tuning_seconds is None:

@@ -23,6 +23,7 @@ from cascader.paths import check_regular
 from cascader.records import FileSum, Sha256, TierName, check_sums, read_record, sums_of, write_record
 from cascader.scoring import Scorer, ScoreStore, StoredScorer
 from cascader.scoring.engine import Call, Engine
+from cascader.scoring.shares import Merger, ShareEngine, check_complete
 from cascader.scoring.store import WriteBehind
 from cascader.storage import (
     by_address,
@@ -218,13 +219,47 @@ class RunFolder:
             raise SettingsError(
                 f"{self.address} has no trained tier {name!r} whose scores could be stored. Fit it first."
             )
-        refresh(self.path / "scores" / name)
-        store = ScoreStore(self.path / "scores" / name, {"model": self.tier_hash(name), "data": kg.data_hash})
+        store = self._store(name, kg.data_hash)
+        load = Call(load_scorer, (self._for_workers, name, self.tier_hash(name)))
+        if isinstance(engine, ShareEngine):
+            return StoredScorer(model, kg, engine.store(name, store), engine, load)
         if self.is_read_only:
             return StoredScorer(model, kg, WriteBehind(store, waiting_pairs=sys.maxsize), engine)
-        address = self.path.resolve() if self.address == str(self.path) else self.address
-        load = Call(load_scorer, (address, name, self.tier_hash(name)))
-        return StoredScorer(model, kg, store, engine, load=load)
+        return StoredScorer(model, kg, store, engine, load)
+
+    @property
+    def _for_workers(self) -> str:
+        """The address under which other processes and machines find the run."""
+        return str(self.path.resolve()) if self.address == str(self.path) else self.address
+
+    def _store(self, name: str, data_hash: str) -> ScoreStore:
+        refresh(self.path / "scores" / name)
+        root, identity = self._for_workers, {"model": self.tier_hash(name), "data": data_hash}
+        return ScoreStore(local_path(root) / "scores" / name, identity, root=root)
+
+    @property
+    def shares(self) -> Path:
+        """The folder for what the processes of a job array score."""
+        return self.path.resolve() / "shares"
+
+    def merge(self, others: Sequence[Path] = ()) -> int:
+        """Add the shares in the run's folder, and in others, to its stored scores; return the number of new pairs.
+
+        A shard that is missing is an error that says which command makes it. Merged once more, nothing is added.
+        """
+        refresh(self.shares)
+        record, folders = self.metadata(), [self.shares, *others]
+        mergers = [Merger(name, self._store(name, record.data_hash), folders) for name in record.tiers]
+        if others and not any(map(len, mergers)):
+            raise DataError(
+                f"{', '.join(map(str, others))} has no scores of the tiers of {self.address}. Name the folders that "
+                "`cascader evaluate RUN --shard` was given as --out."
+            )
+        check_complete(mergers, self.address)
+        new = sum(each.merge() for each in mergers)
+        for each in mergers:
+            each.discard(self.shares)
+        return new
 
     # The run as a whole.
 
@@ -334,6 +369,11 @@ def _parts(tiers: Mapping[str, str]) -> list[str]:
 def load_scorer(address: str | Path, tier: str, tier_hash: str) -> Scorer:
     """Load a tier from the run's folder, as worker processes do; its hash must be the expected one."""
     folder = RunFolder(address)
+    if not folder.has_tier(tier):
+        raise DataError(
+            f"the machine {platform.node()} has no tier {tier!r} in {address}. Every machine that scores needs the "
+            "run's folder under that path: put it on a disk that they share, or at a URL."
+        )
     if folder.tier_hash(tier) != tier_hash:
         raise DataError(
             f"tier {tier!r} of {address} has been trained again since (sha256 {folder.tier_hash(tier)[:12]}, expected "

@@ -3,7 +3,7 @@
 The weights of tiers that are added up are chosen by valid once, and the folder of the run keeps them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,13 +12,15 @@ from cascader.cascade import Alpha, Cascade, Deadline, MeteredCascade
 from cascader.cascade.blend import best_reranking, tune_alpha
 from cascader.cascade.pruners import TopK
 from cascader.display import emit
-from cascader.errors import SettingsError
+from cascader.errors import SettingsError, UnscoredError
 from cascader.evaluation import Evaluation, Filtering, evaluate
+from cascader.evaluation.protocol import iter_blocks, queries_of
 from cascader.graph import KnowledgeGraph, Queries, SplitName
 from cascader.models.model import Model
 from cascader.records import naming, read_record, write_record
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
+from cascader.scoring.shares import ShareEngine
 from cascader.tuning import Budget, Plan, SearchSpace
 from cascader.tuning.result import SavedCascade, cascade_to_dict
 from cascader.tuning.weights import best_weighted_sum
@@ -56,6 +58,37 @@ def evaluate_run(
     scorer, about = added_up(run, parts, weights, top, engine)
     name = name or _result_name(list(parts.values()))
     return evaluate(scorer, run.kg, split, filtering=filtering, name=name, seed=run.seed, about=about)
+
+
+def read_share(
+    run: "Run",
+    split: SplitName,
+    tiers: Sequence[str] | None,
+    weights: SumWeights,
+    budget: Budget,
+    top: int,
+    engine: ShareEngine,
+) -> bool:
+    """Read a share of the pairs that `evaluate_run` would read; return whether it would read more after a merge."""
+    queries = queries_of(run.kg, split)
+    try:
+        plan = _plan(run, tiers, weights, budget, len(queries.unique()[0]), top, engine)
+        scorer = plan.trial.cascade if plan else added_up(run, _parts(run, tiers), weights, top, engine)[0]
+    except UnscoredError:  # valid has to choose first, from pairs of its own
+        return True
+    return read_blocks(scorer, (block.questions for block in iter_blocks(queries, run.kg.known(), "reading")))
+
+
+def read_blocks(scorer: Scorer, blocks: Iterable[Queries]) -> bool:
+    """Read a share of the pairs of each block; return whether a later tier would read more after a merge."""
+    reading = [tier for tier in scorer.tiers if tier.reads_pairs] if isinstance(scorer, Cascade) else [scorer]
+    is_unscored = False
+    for questions in blocks:
+        try:
+            scorer.score_all(questions)
+        except UnscoredError:
+            is_unscored = True
+    return is_unscored and len(reading) > 1
 
 
 def choose(

@@ -112,11 +112,14 @@ class Predictor:
                 "there are no probabilities: they need a valid split, and new entities have none. "
                 "Leave the minimum probability out."
             )
-        queries = queries.with_known(None if with_known or self.new else self.facts)
-        for block in queries.blocks(self._block_size):
+        for block in self.blocks(queries, with_known):
             for found in self._block(block, min(top, len(self.kg.entities)), with_known, deadline):
                 probable = [e for e in found if e.probability is None or e.probability >= min_probability]
                 yield replace(found, predictions=tuple(probable))
+
+    def blocks(self, queries: Queries, with_known: bool = False) -> Iterator[Queries]:
+        """Yield the queries as they are answered, as many at a time as memory allows."""
+        return queries.with_known(None if with_known or self.new else self.facts).blocks(self._block_size)
 
     def known_of(self, queries: Queries) -> Candidates:
         """Return the known answers of each query, from all splits."""

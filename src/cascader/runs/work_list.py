@@ -109,6 +109,11 @@ class WorkList:
                 before = self.done
         return self.links
 
+    def blocks(self) -> Iterator[Queries]:
+        """Yield the questions in the blocks in which they are scored."""
+        for block in self.questions.blocks(_AT_ONCE):
+            yield from self.predictor.blocks(block)
+
     def steps(self) -> Iterator[None]:
         """Make the list in steps of some questions each; `links` has it after the last."""
         for block in self.questions.blocks(_AT_ONCE):

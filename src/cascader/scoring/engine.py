@@ -23,7 +23,7 @@ from cascader.display import no_progress
 from cascader.errors import CascaderError, DataError, EngineError, SettingsError, TrainingError
 from cascader.graph import Candidates, FloatArray, IntArray, Queries
 from cascader.scoring.scorer import Scorer
-from cascader.storage import read_arrays, write_arrays
+from cascader.storage import local_path, read_arrays, write_arrays
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,16 @@ SHARD_PAIRS = 8192
 
 @dataclass(frozen=True, eq=False)
 class FileShard:
-    """A shard whose scores are written to a file."""
+    """A shard whose scores are written to a file: any machine knows it by its root's address and its name there."""
 
-    path: Path
+    root: str
+    name: str
     keys: IntArray  # (pairs,) ascending
 
     def keep(self, scores: FloatArray) -> None:
         """Write pairs and scores atomically; equal pairs and scores give equal bytes."""
-        write_arrays(self.path, {"keys": self.keys.astype(np.int64), "scores": scores.astype(np.float32)})
+        path = local_path(self.root) / self.name
+        write_arrays(path, {"keys": self.keys.astype(np.int64), "scores": scores.astype(np.float32)})
 
 
 @dataclass(eq=False)
@@ -173,10 +175,10 @@ def serve(connection: Connection, threads: int) -> None:
                 task, place, shard = connection.recv()
             except EOFError:
                 return
-            connection.send(_done(task, shard, loaded) or place)
+            connection.send(done(task, shard, loaded) or place)
 
 
-def _done(task: Task, shard: object, loaded: dict[Call | None, object]) -> CascaderError | None:
+def done(task: Task, shard: object, loaded: dict[Call | None, object]) -> CascaderError | None:
     """Work on a shard, and return the error if there was one."""
     try:
         if task.load is not None and task.load not in loaded:
@@ -199,7 +201,7 @@ def _end_with_parent() -> None:
 
 
 #: Read by linear algebra libraries when they are loaded.
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+THREADS = ("OMP_NUMTHREADS", "MKL_NUMTHREADS", "OPENBLAS_NUMTHREADS")
 
 
 class _Worker(NamedTuple):
@@ -263,7 +265,7 @@ class LocalEngine:
     def _start(self, count: int) -> None:
         threads = _threads_each(self.processes)
         context = get_context("spawn")
-        with _environment({name: str(threads) for name in _THREADS}):
+        with _environment({name: str(threads) for name in THREADS}):
             while len(self._workers) < count:
                 ours, theirs = context.Pipe()
                 process = context.Process(target=serve, args=(theirs, threads), daemon=True)
@@ -317,9 +319,13 @@ def _died(worker: _Worker) -> EngineError:
 
 def _threads_each(processes: int) -> int:
     """Return the threads per process that keep all cores busy, but no more than the user has allowed."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    allowed = os.environ.get(_THREADS[0], "")
-    return max(1, min(cores // processes, int(allowed) if allowed.isdecimal() else cores))
+    allowed = os.environ.get(THREADS[0], "")
+    return max(1, min(cores() // processes, int(allowed) if allowed.isdecimal() else cores()))
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

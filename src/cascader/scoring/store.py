@@ -35,7 +35,18 @@ from cascader.scoring.engine import (
     score_shard,
 )
 from cascader.scoring.scorer import Scorer
-from cascader.storage import LOCK, is_there, locked, present, read_json, refresh, remove, sha256_of, write_json
+from cascader.storage import (
+    LOCK,
+    is_there,
+    local_path,
+    locked,
+    present,
+    read_json,
+    refresh,
+    remove,
+    sha256_of,
+    write_json,
+)
 
 #: Computes shards, and yields the position of each once it is done.
 RunShards = Callable[[Sequence[Any]], Iterator[int]]
@@ -123,18 +134,19 @@ class _Manifest:
 
 
 class ScoreStore:
-    """Stores the scores of one model on one graph, identified by `identity`, in a folder.
+    """Stores the scores of one model on one graph in a folder; workers find it below `root`, a path or a URL.
 
-    Each identity has its own subfolder of `folder`, so that another model's scores are never used. Its `manifest.json`
+    Each `identity` has its own subfolder, so that another model's scores are never used. Its `manifest.json`
     lists the finished shards and their sha256, and is written after every shard.
     """
 
-    def __init__(self, folder: str | Path, identity: Mapping[str, str], shard_pairs: int = SHARD_PAIRS) -> None:
-        self._identity = dict(identity)
-        name = hashlib.sha256(json.dumps(self._identity, sort_keys=True).encode()).hexdigest()[:16]
-        self.folder = Path(folder) / name
-        self._shard_pairs = shard_pairs
-        self._table = MemoryStore()
+    def __init__(
+        self, folder: str | Path, identity: Mapping[str, str], shard_pairs: int = SHARD_PAIRS, *, root: str = ""
+    ) -> None:
+        self.identity = dict(identity)
+        name = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
+        self.folder, self._root = Path(folder) / name, root or str(folder)
+        self.shard_pairs, self._table = shard_pairs, MemoryStore()
         self._jobs: list[_Job] = []
         self._taken: set[str] = set()  # the shards that are already in the table
         self._version: tuple[int, int] | None = None  # of the manifest when it was last read
@@ -156,7 +168,7 @@ class ScoreStore:
         """Return the pairs to score; an interrupted job for exactly these stays open, any other is closed."""
         missing = keys[np.isnan(self.find(keys))]
         last = self._jobs[-1] if self._jobs else None
-        if last is None or not last.is_open or last.asked == self._sha256_of(missing):
+        if last is None or not last.is_open or last.asked == self.asked(missing):
             return missing
         last.is_open = False  # its finished shards count, the others are no longer needed
         self._take(last)
@@ -164,14 +176,15 @@ class ScoreStore:
 
     def _compute(self, missing: IntArray, run: RunShards) -> Generator[int, None, None]:
         if not self._jobs or not self._jobs[-1].is_open:
-            self._jobs.append(_Job(f"{len(self._jobs):05}", self._sha256_of(missing)))
+            self._jobs.append(_Job(f"{len(self._jobs):05}", self.asked(missing)))
         job = self._jobs[-1]
         self._read(job)
-        parts = {f"{job.name}/{i:05}.safetensors": part for i, part in enumerate(cut(missing, self._shard_pairs))}
+        parts = {f"{job.name}/{i:05}.safetensors": part for i, part in enumerate(cut(missing, self.shard_pairs))}
         left = [name for name in parts if name not in job.shards]
         self._write()
         self._clear_away()
-        for place in run([FileShard(self.folder / name, parts[name]) for name in left]):
+        inside = self.folder.relative_to(local_path(self._root)).as_posix()
+        for place in run([FileShard(self._root, f"{inside}/{name}", parts[name]) for name in left]):
             name = left[place]
             job.shards[name] = sha256_of(present(self.folder / name))
             self._write()
@@ -180,9 +193,9 @@ class ScoreStore:
         self._write()
         self._take(job)
 
-    def _sha256_of(self, keys: IntArray) -> str:
+    def asked(self, keys: IntArray) -> str:
         """Hash the pairs of a job and how they are cut into shards."""
-        return hashlib.sha256(f"{self._shard_pairs} ".encode() + keys.astype("<i8").tobytes()).hexdigest()
+        return hashlib.sha256(f"{self.shard_pairs} ".encode() + keys.astype("<i8").tobytes()).hexdigest()
 
     def _refresh(self) -> None:
         """Load new shards if the manifest has changed."""
@@ -191,10 +204,10 @@ class ScoreStore:
         if version is None or version == self._version:  # if the folder was removed, loaded scores stay valid
             return
         saved = read_json(path)
-        if saved.get("format") != FORMAT or saved.get("identity") != self._identity:
+        if saved.get("format") != FORMAT or saved.get("identity") != self.identity:
             raise DataError(
                 f"{path} has format {saved.get('format')!r} and identity {saved.get('identity')!r}, expected format "
-                f"{FORMAT} and {self._identity!r}. Was it written by another version of cascader? Use that one, or "
+                f"{FORMAT} and {self.identity!r}. Was it written by another version of cascader? Use that one, or "
                 f"delete {self.folder}."
             )
         self._jobs = list(conforming(saved, _Manifest, path, f"Delete {self.folder} to start over.").jobs)
@@ -223,7 +236,7 @@ class ScoreStore:
     def _write(self) -> None:
         for job in self._jobs:
             job.shards = dict(sorted(job.shards.items()))  # in whatever order they were finished
-        content = {"format": FORMAT, "identity": self._identity, "jobs": [asdict(job) for job in self._jobs]}
+        content = {"format": FORMAT, "identity": self.identity, "jobs": [asdict(job) for job in self._jobs]}
         write_json(self.folder / MANIFEST, content)
         self._version = _version_of(self.folder / MANIFEST)
 
@@ -253,9 +266,8 @@ class WriteBehind:
 
     def __init__(self, written: ScoreStore, waiting_pairs: int = WAITING_PAIRS) -> None:
         self._written = written
-        self._waiting_pairs = waiting_pairs
+        self._waiting_pairs = self._next_write = waiting_pairs
         self._new = MemoryStore()
-        self._next_write = waiting_pairs
 
     def find(self, keys: IntArray) -> FloatArray:
         """Return the score of each pair, NaN if there is none; shape (keys,)."""
@@ -279,8 +291,7 @@ class WriteBehind:
             self._next_write = len(self._new) + self._waiting_pairs
             return
         try:
-            for _ in self._written.compute(self._new.keys, self._keep):
-                pass
+            sum(self._written.compute(self._new.keys, partial(fill, self._new)))
         except (CascaderError, OSError) as error:
             logger.warning("%s %s new scores stay in memory only.", error, f"{len(self._new):,}")
             self._next_write = len(self._new) + self._waiting_pairs
@@ -288,11 +299,12 @@ class WriteBehind:
         self._new = MemoryStore()
         self._next_write = self._waiting_pairs
 
-    def _keep(self, shards: Sequence[Any]) -> Iterator[int]:
-        """Fill shards with scores from memory."""
-        for place, shard in enumerate(shards):
-            shard.keep(self._new.find(shard.keys))
-            yield place
+
+def fill(scores: MemoryStore, shards: Sequence[Any]) -> Iterator[int]:
+    """Write scores that are in memory to shards."""
+    for place, shard in enumerate(shards):
+        shard.keep(scores.find(shard.keys))
+        yield place
 
 
 class StoredScorer:
@@ -345,6 +357,6 @@ class StoredScorer:
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
         count, entity_count = len(queries), self.numbering.entity_count
-        all_entities = np.tile(np.arange(entity_count, dtype=np.int32), count)
-        candidates = Candidates(np.arange(count + 1) * entity_count, all_entities)
+        everyone = np.tile(np.arange(entity_count, dtype=np.int32), count)
+        candidates = Candidates(np.arange(count + 1) * entity_count, everyone)
         return self.score(queries, candidates).reshape(count, entity_count)
