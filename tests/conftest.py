@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shutil
 import sys
 
 # The tests compute many small products: a second thread would mostly wait, and wait long on a busy machine.
@@ -104,6 +105,22 @@ def tiny_model(tmp_path_factory) -> str:
 def three_layers(tmp_path_factory) -> str:
     """Make a random language model that a cross encoder can be split in: two layers above, one below."""
     return make_tiny_model(str(tmp_path_factory.mktemp("three-layers")), layer_count=3)
+
+
+@pytest.fixture(scope="session")
+def reading_run(tmp_path_factory, tiny_model) -> Path:
+    """Fit a run whose cascade reads pairs, of which none is stored; nobody may write into it."""
+    import cascader
+
+    facts = [(f"abc {a}", "likes", f"xyz {b}") for a in "abcdefgh" for b in "uvwxyz"]
+    kg = KnowledgeGraph.from_triples(facts[:36], valid=facts[36:42], test=facts[42:])
+    quick = {"base": tiny_model, "rounds": 1, "queries_per_round": 8, "split_layer": 0, "precision": "float32"}
+    folder = tmp_path_factory.mktemp("reading") / "run"
+    cascader.fit(kg, folder, tiers="kge,cross", settings={"kge": {"dim": 4, "epochs": 2}, "cross": quick})
+    accept_every_gain(folder)
+    cascader.load_run(folder).predictor()  # calibrates what is chosen now
+    shutil.rmtree(folder / "scores")
+    return folder
 
 
 def make_tiny_model(folder: str, layer_count: int) -> str:

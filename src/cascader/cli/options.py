@@ -199,7 +199,7 @@ def echo_share(engine: "ShareEngine", run: str, out: Path | None, needs_more: bo
     """Say what a share has scored, and what comes next."""
     count = f"{engine.own_shards:,} of {engine.shards:,} shards, {engine.own_pairs:,} pairs"
     if not engine.shards:
-        echo(f"Share {engine.share}: there is nothing to read, all pairs are stored.")
+        echo(f"Share {engine.share}: there is nothing left to read.")
         return
     folders = "" if out is None else " and all folders of shares"
     again = ", and then the same commands again, for what depends on these scores" if needs_more else ""

@@ -201,7 +201,7 @@ def _end_with_parent() -> None:
 
 
 #: Read by linear algebra libraries when they are loaded.
-THREADS = ("OMP_NUMTHREADS", "MKL_NUMTHREADS", "OPENBLAS_NUMTHREADS")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class _Worker(NamedTuple):

@@ -1,0 +1,216 @@
+"""Ray's engine on a cluster of three nodes, whose workers, nodes and drivers are killed: the same bytes in the end."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cascader
+from cascader.errors import EngineError, MissingExtraError, SettingsError
+from cascader.scoring import ScoreStore, ray_engine
+from cascader.scoring.engine import Call, LocalEngine, Task
+from cascader.scoring.ray_engine import RayEngine
+from cascader.storage import LOCK
+from tests.contracts import EngineContract
+from tests.contracts.engine import load, loadings, writing
+from tests.scoring.test_engine import divide, kill_itself, note_threads
+
+ROOT = Path(__file__).parents[2]
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
+
+
+class TestBadInput:
+    @pytest.fixture(autouse=True)
+    def _ray(self):
+        pytest.importorskip("ray", reason="Ray is not installed: pip install 'cascader[ray]'")
+
+    def error(self, tmp_path, address):
+        with pytest.raises(EngineError) as refused:
+            list(RayEngine(address).run(writing(tmp_path), ["a"]))
+        return str(refused.value)
+
+    def test_an_address_where_nobody_answers(self, tmp_path):
+        message = self.error(tmp_path, "127.0.0.1:1")
+        assert message.startswith(
+            "no Ray cluster answers at 127.0.0.1:1: Connection refused. Check the address, or start"
+        )
+
+    def test_the_address_of_the_environment(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:2")
+        assert "no Ray cluster answers at 127.0.0.1:2" in self.error(tmp_path, None)
+
+    @pytest.mark.parametrize("address", ["ray://10.0.0.1:10001", "http://10.0.0.1:8265", "head", "head:", "head:a"])
+    def test_what_is_no_address(self, tmp_path, address):
+        assert f"{address!r} is no address of a Ray cluster, expected HOST:PORT" in self.error(tmp_path, address)
+
+    def test_no_workers(self):
+        with pytest.raises(SettingsError, match="workers is 0, expected at least 1"):
+            RayEngine(workers=0)
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(ray_engine, "find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"RayEngine needs Ray. Install it with: pip install 'cascader\[ray\]'"):
+        RayEngine()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three nodes with a CPU each, all on this machine."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'cascader[ray]'")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    for _ in range(2):
+        cluster.add_node(**NODE)
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def engine_of_all(cluster):
+    """One engine for all tests, because workers take a while to start; it leaves a CPU to others."""
+    with RayEngine(cluster.address, workers=2) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def small_shards():
+    """A run so small would have one shard."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScoreStore.__init__, "__defaults__", (5,))
+        yield
+
+
+@pytest.fixture
+def copied(reading_run, tmp_path):
+    return shutil.copytree(reading_run, tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def expected(reading_run, small_shards, tmp_path_factory):
+    """What one process writes."""
+    return evaluated(shutil.copytree(reading_run, tmp_path_factory.mktemp("alone") / "run"), LocalEngine())
+
+
+def evaluated(folder, engine):
+    """The ranks, and every file of scores but the lock, which names a process."""
+    ranks = cascader.load_run(folder).evaluate(engine=engine).ranks.filtered.mean.tolist()
+    paths = [path for path in (folder / "scores").rglob("*") if path.is_file() and path.name != LOCK]
+    return ranks, {path.relative_to(folder): path.read_bytes() for path in paths}
+
+
+class Disturbed:
+    """An engine to which something happens in the middle."""
+
+    def __init__(self, engine, disturb, after=2):
+        self.engine, self.disturb, self.after = engine, disturb, after
+
+    def run(self, task, shards, loaded=None):
+        assert len(shards) > 2 * self.after
+        for count, place in enumerate(self.engine.run(task, shards, loaded)):
+            if count == self.after:
+                self.disturb()
+            yield place
+
+
+#: The command line, with small shards, which is killed in the middle.
+KILLED = """
+import os, signal
+from cascader.cli import main
+from cascader.scoring import ScoreStore, ray_engine
+
+class Killed(ray_engine.RayEngine):
+    def _run(self, task, shards):
+        for count, place in enumerate(super()._run(task, shards)):
+            if count == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield place
+
+ScoreStore.__init__.__defaults__, ray_engine.RayEngine = (5,), Killed
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_driver_changes_no_byte_when_it_is_started_again(copied, expected, cluster, engine_of_all):
+    options = ["evaluate", str(copied), "--engine", "ray", "--address", cluster.address, "--processes", "1"]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *options], cwd=ROOT, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (manifest,) = copied.rglob("manifest.json")
+    (job,) = json.loads(manifest.read_text())["jobs"]
+    assert (job["is_open"], len(job["shards"])) == (True, 2)
+    assert evaluated(copied, engine_of_all) == expected
+
+
+@pytest.mark.slow
+def test_a_killed_worker_changes_no_byte(copied, expected, engine_of_all):
+    import ray
+
+    assert evaluated(copied, Disturbed(engine_of_all, lambda: ray.kill(engine_of_all._idle[-1]))) == expected
+
+
+@pytest.mark.slow
+def test_a_killed_node_changes_no_byte(copied, expected, cluster, engine_of_all):
+    engine_of_all.workers = 3  # one on each node
+    node = next(iter(cluster.worker_nodes))
+    assert (
+        evaluated(copied, Disturbed(engine_of_all, lambda: cluster.remove_node(node, allow_graceful=False))) == expected
+    )
+    engine_of_all.workers = 2
+
+
+@pytest.mark.slow
+class TestInACluster(EngineContract):
+    @pytest.fixture
+    def engine(self, engine_of_all):
+        return engine_of_all
+
+    def test_each_worker_loads_once_however_many_runs_there_are(self, engine, tmp_path):
+        for _ in range(3):
+            list(engine.run(writing(tmp_path), list("abcdef")))
+        assert len(loadings(tmp_path)) == len(set(loadings(tmp_path))) <= 2
+        assert str(os.getpid()) not in loadings(tmp_path)
+
+    def test_a_worker_keeps_to_one_thread(self, engine, tmp_path):
+        list(engine.run(Task(Call(note_threads, (tmp_path,)), Call(load, (tmp_path, "model"))), ["a"]))
+        assert (tmp_path / "threads").read_text() == "1 1"
+
+    def test_a_bug_arrives_with_its_traceback(self, engine, tmp_path):
+        with pytest.raises(EngineError, match="(?s)Traceback.*ZeroDivisionError"):
+            list(engine.run(Task(Call(divide), Call(load, (tmp_path, "model"))), [0]))
+
+    def test_the_shard_of_a_worker_that_is_killed_is_given_to_another(self, engine, tmp_path):
+        once = Task(Call(die_once, (tmp_path,)), Call(load, (tmp_path, "model")))
+        assert sorted(engine.run(once, list("abc"))) == [0, 1, 2]
+        assert {path.name for path in tmp_path.glob("done-*")} == {"done-a", "done-b", "done-c"}
+
+    def test_a_shard_that_kills_every_worker_is_an_error(self, engine, tmp_path, monkeypatch):
+        monkeypatch.setattr(ray_engine, "_RETRIES", 1)
+        with pytest.raises(EngineError, match="2 workers died on the same shard.*Finished shards are stored"):
+            list(engine.run(Task(Call(kill_itself), Call(load, (tmp_path, "model"))), ["a"]))
+
+    def test_a_worker_with_another_version_refuses(self, engine, tmp_path, monkeypatch, caplog):
+        engine._dismiss()
+        monkeypatch.setattr(ray_engine, "versions_of", lambda _: {"cascader": "0.0.9"})
+        monkeypatch.setattr(ray_engine, "_SECONDS_UNTIL_NOTE", 0.0)
+        caplog.set_level("INFO")
+        with pytest.raises(EngineError, match=r"has cascader .*, but this command runs with 0.0.9.*on every node"):
+            list(engine.run(writing(tmp_path), ["a"]))
+        assert "no CPU of the Ray cluster is free: waiting" in caplog.text
+
+    def test_work_that_cannot_leave_this_process_is_refused(self, engine):
+        with pytest.raises(SettingsError, match="cannot be rebuilt in another process, which Ray's workers are"):
+            engine.run(Task(Call(print), load=None), ["a"])
+
+
+def die_once(folder, loaded, shard):
+    if shard == "b" and not (folder / "died").exists():
+        (folder / "died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    (folder / f"done-{shard}").touch()
