@@ -8,13 +8,14 @@ import typer
 
 from cascader.cli.console import echo
 from cascader.cli.evaluate import echo_evaluations
-from cascader.cli.predict import echo_answers
+from cascader.cli.predict import echo_answers, echo_reasons
 from cascader.datasets import Counts, load_graph
+from cascader.durations import format_duration
 from cascader.evaluation import Evaluation, evaluate
 from cascader.models import Frequency
 
 if TYPE_CHECKING:
-    from cascader.runs import Run
+    from cascader.runs import Predictions, Run
 
 _GRAPH = "wordnet"
 #: What is measured beside the cascade: tiers, alone or weighed together, by the names of their results.
@@ -24,8 +25,8 @@ _SUMS = {
     "structure": ["plausibility", "rules", "similarity", "kge"],
     "dual": ["dual"],
 }
-#: How many test triples are asked for their tails, and how many answers are shown for each.
-_QUESTIONS = 2
+#: How many test triples may be asked for their tails until one is answered right, and how many answers are shown.
+_TRIED = 20
 _ANSWERS = 4
 
 
@@ -48,18 +49,26 @@ def demo(
     run = fit(kg, out, preset="quick")
     echo("3. Asking for the head and the tail of each test triple, and ranking all entities: cascader evaluate")
     echo_evaluations(_evaluations(run))
-    echo("4. Questions, answered: cascader predict --known --why")
-    for head, relation, tail in run.kg.test[:_QUESTIONS].tolist():
-        # With what is known: the answer that test has would else be left out, as an answer that needs no prediction.
-        answers = run.predict(kg.entities[head].id, kg.relations[relation].id, top=_ANSWERS, with_known=True)
-        echo(f"Test says {kg.entities[tail].name}:")
-        echo_answers(answers, why=True)
-    echo("5. The report, with every figure and chart: cascader report")
+    echo("4. The report, with every figure and chart: cascader report")
     page = run.report()
     echo(f"Written to {page} and {page.with_suffix('.json')}.")
-    echo(
-        f'Done in {time.perf_counter() - started:.0f} s. Try next: cascader predict {out} Germany "has the part" --why'
-    )
+    spent = format_duration(time.perf_counter() - started)
+    echo(f"5. After {spent}, a question of test, answered with the reasons: cascader predict --known --why")
+    echo(f'Ask your own: cascader predict {out} Germany "has the part" --why')
+    echo_answers(answers := _answers(run), why=False)
+    echo_reasons(answers[0])
+
+
+def _answers(run: "Run") -> "Predictions":
+    """The answers to the first question of test whose best answer is the one that test has, or to the first of all."""
+    kg, tried = run.kg, []
+    for head, relation, tail in kg.test[:_TRIED].tolist():
+        # With what is known: the answer that test has would else be left out, as an answer that needs no prediction.
+        answers = run.predict(kg.entities[head].id, kg.relations[relation].id, top=_ANSWERS, with_known=True)
+        if answers[0].id == kg.entities[tail].id and answers[0].reasons:
+            return answers
+        tried.append(answers)
+    return tried[0]
 
 
 def _evaluations(run: "Run") -> list[Evaluation]:
