@@ -62,7 +62,10 @@ CHAPTERS = {
     "Pruners": ("TopK", "StaticTopK", "DynamicTopK", "BudgetedTopK", "ConformalTopK"),
     "Tuning and budgets": ("tune", "tune_alpha", "Budget"),
     "A tier of your own": ("Model", "register", "Scorer", "Queries", "Candidates", "KnownAnswers", "Side", "Frequency"),
-    "Where work runs": ("LocalEngine",),
+    "Where work runs": (
+        "LocalEngine",
+        "RayEngine",
+    ),
     "Errors": (
         "CascaderError",
         "DataError",

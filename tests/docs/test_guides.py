@@ -12,7 +12,7 @@ from cascader.cli import main
 from tests.docs.blocks import GUIDES, README, TUTORIAL, blocks, commands, found_in
 
 #: They train the default language model, or on all of WordNet.
-SLOW = ("answers.md", "embeddings.md", "language-models.md", "report.md", "reproduction.md")
+SLOW = ("answers.md", "embeddings.md", "language-models.md", "report.md", "reproduction.md", "scale.md")
 
 #: Each of their blocks stands on its own; those of the tutorial go on from each other.
 ALONE = [path for path in GUIDES if path != TUTORIAL]
