@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -142,19 +143,77 @@ def test_verdicts(run, drugs, tmp_path):
     (tmp_path / "t.tsv").write_text("aspirin\ttreats\tx3\nx1\ttreats\taspirin\n")
     code, out, err = run("classify", drugs, tmp_path / "t.tsv")
     assert (code, err) == (0, "")
-    assert "of other valid triples and as many corrupted ones." in out
+    assert "of other valid triples and as many near misses." in out
     table = [line.split() for line in out.splitlines()]
-    code, out, _ = run("classify", drugs, tmp_path / "t.tsv", "--format", "jsonl")
-    first, second = (json.loads(line) for line in out.splitlines())
+    code, lines, _ = run("classify", drugs, tmp_path / "t.tsv", "--format", "jsonl")
+    first, second = (json.loads(line) for line in lines.splitlines())
     assert (first["is_known"], second["is_known"]) == (True, False)
     assert 0 <= second["probability"] <= 1
-    verdicts = [("true" if row["is_true"] else "false") for row in (first, second)]
-    assert [row[-2:] for row in table if row[:3] == ["aspirin", "treats", "x3"]] == [[verdicts[0], "(known)"]]
-    assert [row[-1] for row in table if row[1:3] == ["treats", "aspirin"]] == [verdicts[1]]
+    words = ["known" if first["is_true"] else "known, but doubted", "true" if second["is_true"] else "false"]
+    assert [" ".join(row) for row in table if row[:3] == ["aspirin", "treats", "x3"]][0].endswith(f"% {words[0]}")
+    assert [row[-1] for row in table if row[1:3] == ["treats", "aspirin"]] == [words[1]]
+    assert all(f"1 {each}" in out for each in words)
+    assert first["threshold"] == 0.5
     (tmp_path / "t.tsv").write_text("aspirin\ttreats\tnothing\naspirin\ttreats\tx3\n")
     code, _, err = run("classify", drugs, tmp_path / "t.tsv")
     assert (code, "t.tsv:1: no entity is called 'nothing'" in err) == (2, True)
     assert run("classify", drugs, tmp_path / "t.tsv", "--keep-going")[0] == 0
+
+
+class TestLabels:
+    """Labelled triples change the verdicts of a run; bad ones change nothing."""
+
+    ROWS = [f"x{i}\ttreats\tx{j}\t{int(i < j)}" for i in range(3) for j in range(4, 8)] + ["x5\ttreats\tx1\tno"] * 2
+    ROWS += [f"x{i}\ttreats\tx0\tfalse" for i in range(4, 8)]
+
+    @pytest.fixture
+    def labelled(self, drugs, tmp_path):
+        """A run of its own, whose labels no other test sees."""
+        copy = tmp_path / "run"
+        shutil.copytree(drugs, copy)
+        return copy
+
+    def test_they_are_learned_and_kept(self, run, labelled, tmp_path):
+        (tmp_path / "labels.tsv").write_text("\n".join(self.ROWS))
+        code, out, err = run("calibrate", labelled, tmp_path / "labels.tsv")
+        assert (code, err) == (0, "")
+        assert re.match(r"Of 17 labels, [\d.]+ % were judged right before, and [\d.]+ % when the others had", out)
+        (tmp_path / "t.tsv").write_text("aspirin\ttreats\tx3\n")
+        assert "17 labels were learned from, too." in run("classify", labelled, tmp_path / "t.tsv")[1]
+        (labelled / "labels.json").unlink()
+        assert "learned from, too" not in run("classify", labelled, tmp_path / "t.tsv")[1]
+
+    def test_in_python_and_with_a_header(self, run, labelled, tmp_path):
+        rows = [(h, r, t, label) for h, r, t, label in (row.split("\t") for row in self.ROWS)]
+        found = cascader.load_run(labelled).calibrate([(h, r, t, label in ("1",)) for h, r, t, label in rows])
+        (tmp_path / "labels.csv").write_text(
+            "\n".join(["label,head,relation,tail", *(f"{x},{h},{r},{t}" for h, r, t, x in rows)])
+        )
+        assert run("calibrate", labelled, tmp_path / "labels.csv")[1].strip() == found.in_words()
+
+    @pytest.mark.parametrize(
+        ("rows", "message"),
+        [
+            (["x1\ttreats\tx2\tmaybe"], "labels.tsv:1: 'maybe' is not a label"),
+            (["aspirine\ttreats\tx2\t1"], "no entity is called 'aspirine' .* Closest: aspirin"),
+            (["x1\ttreats\tx2\t1", "x1\ttreats\tx2\t0"], "labels.tsv:2: this triple is false here and true in .*:1"),
+            (["x1\ttreats\tx2\t1"], "there are 1 labelled triples, expected at least 10"),
+            ([f"x1\ttreats\tx{i}\tyes" for i in (0, *range(3, 8))] * 2, "there are 6 labelled triples"),
+            (
+                [f"d{a}\ttreats\tx{b}\tyes" for a in range(3) for b in range(3, 8)],
+                "15 of 15 labelled triples are true and 0 false",
+            ),
+            (["x1\ttreats\tx2"], "found 3 columns, expected head, relation, tail and label"),
+            (["head\trelation\ttail\tsource", "x1\ttreats\tx2\tme"], "'source' is not a label"),
+        ],
+    )
+    def test_bad_ones_are_refused_and_change_nothing(self, run, drugs, tmp_path, rows, message):
+        (tmp_path / "labels.tsv").write_text("\n".join(rows))
+        before = (drugs / "calibration.json").read_bytes()
+        code, _, err = run("calibrate", drugs, tmp_path / "labels.tsv")
+        assert (code, bool(re.search(message, err))) == (2, True), err
+        assert (drugs / "calibration.json").read_bytes() == before
+        assert not (drugs / "labels.json").exists()
 
 
 def test_without_valid_answers_have_no_probability(run, tmp_path):

@@ -7,7 +7,6 @@ from cascader.cascade import Cascade, Deadline, TopK
 from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
 from cascader.runs import Predictor, with_threshold
-from cascader.runs.predictor import corrupted
 from cascader.tuning.calibration import calibrate
 from tests.tuning.worlds import Noisy, graph, questions
 
@@ -76,33 +75,47 @@ def test_no_answers_cannot_be_asked_for(kg, predictor):
         next(predictor.answer(questions(kg), top=0))
 
 
+@pytest.fixture(scope="module")
+def judging(predictor):
+    return with_threshold(predictor)
+
+
+@pytest.fixture(scope="module")
+def misses(kg, predictor):
+    facts = set(map(tuple, kg.triples().tolist()))
+    drawn = predictor.witnesses().near_misses(kg.test, np.random.default_rng(0))  # which knows nothing of test
+    return np.array([triple for triple in drawn if tuple(triple.tolist()) not in facts])
+
+
 class TestVerdicts:
-    def test_true_triples_are_told_from_corrupted_ones(self, kg, predictor):
-        judging = with_threshold(predictor)
-        facts = set(map(tuple, kg.triples().tolist()))
-        drawn = corrupted(kg.test, kg, np.random.default_rng(0))  # which knows nothing of test, so some are true
-        false = np.array([triple for triple in drawn if tuple(triple.tolist()) not in facts])
+    def test_facts_are_told_from_near_misses(self, kg, judging, misses):
         right = [verdict.is_true for verdict in judging.judge(kg.test)]
-        wrong = [verdict.is_true for verdict in judging.judge(false)]
+        wrong = [verdict.is_true for verdict in judging.judge(misses)]
         assert np.mean(right) > 0.7
         assert np.mean(wrong) < 0.3
-        assert judging.calibration.threshold.accuracy > 0.7
+        assert judging.calibration.verdicts.accuracy > 0.7
 
-    def test_a_triple_is_judged_alike_alone_and_in_company(self, kg, predictor):
-        judging = with_threshold(predictor)
-        triples = np.concatenate([kg.test[:20], kg.train[:20], corrupted(kg.test[:20], kg, np.random.default_rng(0))])
+    def test_a_triple_is_judged_alike_alone_and_in_company(self, kg, judging, misses):
+        triples = np.concatenate([kg.test[:20], kg.train[:20], misses[:20]])
         together = judging.judge(triples)
         alone = [judging.judge(triple[None])[0] for triple in triples]
         assert [verdict.probability for verdict in together] == pytest.approx([one.probability for one in alone])
         assert [verdict.is_known for verdict in together[:40]] == [True] * 40
 
-    def test_corrupted_triples_differ_in_one_end_and_are_no_facts(self, kg):
-        false = corrupted(kg.valid, kg, np.random.default_rng(0))
-        assert ((false != kg.valid).sum(axis=1) == 1).all()
+    def test_near_misses_differ_in_one_end_and_are_no_facts(self, kg, predictor):
+        missed = predictor.witnesses().near_misses(kg.valid, np.random.default_rng(0))
+        assert ((missed != np.concatenate([kg.valid, kg.valid])).sum(axis=1) == 1).all()
         facts = set(map(tuple, kg.triples(("train", "valid")).tolist()))
-        assert not facts & set(map(tuple, false.tolist()))
+        assert not facts & set(map(tuple, missed.tolist()))
 
-    def test_a_threshold_must_be_chosen_first(self, kg, predictor):
+    def test_near_misses_are_liked_by_those_who_propose_them(self, kg, predictor):
+        witnesses = predictor.witnesses()
+        missed = witnesses.near_misses(kg.valid, np.random.default_rng(0))
+        ranks = [column for column, what in enumerate(witnesses.columns) if what.kind == "rank"]
+        best = witnesses.evidence(missed, kg.known_before("valid"))[:, ranks].max(axis=1)
+        assert (best >= -np.log(20)).all()  # ten that are no facts, and facts of valid
+
+    def test_verdicts_must_be_learned_first(self, kg, predictor):
         with pytest.raises(SettingsError, match="no threshold has been chosen yet"):
             predictor.judge(kg.test)
 

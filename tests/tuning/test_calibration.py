@@ -8,11 +8,12 @@ import pytest
 from scipy.special import expit
 
 from cascader.cascade import Cascade, Fusion, TopK, known_mask
-from cascader.errors import DataError
-from cascader.graph import KnowledgeGraph
+from cascader.errors import DataError, SettingsError
+from cascader.graph import KnowledgeGraph, Queries
 from cascader.records import write_record
 from cascader.tuning.calibration import (
     calibrate,
+    calibrate_open,
     calibration_triples,
     expected_calibration_error,
     hash_of_cascade,
@@ -179,6 +180,49 @@ def test_without_valid_there_is_nothing_to_calibrate_on():
         calibrate(Cascade(Noisy(kg)), kg)
 
 
+class TestOpenQuestions:
+    """Questions that may have no further answer, as each of those that `predict --all` asks."""
+
+    @staticmethod
+    def answers(calibration, cascade, kg):
+        """The probabilities of the best answers to every question of train, and whether test has them."""
+        every = Queries.from_triples(kg.train).unique()[0].with_known(kg.known_before("test"))
+        scores = cascade.score_all(every)
+        is_known, is_gold = (known_mask(every, of, scores.shape) for of in (every.known, kg.known(("test",))))
+        best = np.argsort(np.where(is_known, np.inf, -scores), axis=1)[:, :10]
+        probabilities = calibration.probabilities(every, scores, is_known)
+        return (np.take_along_axis(of, best, axis=1).ravel() for of in (probabilities, is_gold))
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def sparse(cls):
+        """Few facts are held out, so that most questions have no further answer."""
+        full = graph()
+        return replace(full, valid=full.valid[:40], test=full.test[:40])
+
+    def test_their_probabilities_are_lower_and_nearer_to_the_truth(self, sparse):
+        cascade = Cascade(Noisy(sparse, gain=1.0))
+        usual = calibrate(cascade, sparse)
+        both = replace(usual, open=calibrate_open(cascade, sparse))
+        before, is_gold = self.answers(usual, cascade, sparse)
+        after, _ = self.answers(both.for_open_questions(), cascade, sparse)
+        assert after.mean() < 0.6 * before.mean()
+        errors = [expected_calibration_error(each, is_gold) for each in (before, after)]
+        assert errors[1] < 0.5 * errors[0]
+
+    def test_where_pairs_are_read_fewer_questions_give_about_the_same(self, sparse):
+        cascade = Cascade(Noisy(sparse, gain=1.0))
+        usual = calibrate(cascade, sparse)
+        curves = [calibrate_open(cascade, sparse, triples) for triples in (None, sparse.valid[:20])]
+        few, all_ = (replace(usual, open=each).for_open_questions() for each in curves)
+        means = [next(iter(self.answers(each, cascade, sparse))).mean() for each in (few, all_)]
+        assert means[0] == pytest.approx(means[1], rel=0.5)
+
+    def test_they_must_be_calibrated_first(self, kg):
+        with pytest.raises(SettingsError, match="have yet to be calibrated"):
+            calibrate(Cascade(Noisy(kg)), kg).for_open_questions()
+
+
 class TestKeeping:
     def test_comes_back_as_it_was_beside_those_of_other_cascades(self, kg, tmp_path):
         first, second = calibrate(Cascade(Noisy(kg)), kg), calibrate(Cascade(Noisy(kg, seed=1)), kg)
@@ -190,18 +234,18 @@ class TestKeeping:
 
     def test_another_format_is_refused(self, tmp_path):
         (tmp_path / "calibration.json").write_text('{"format": 9}')
-        with pytest.raises(DataError, match="has format 9, expected 3"):
+        with pytest.raises(DataError, match="has format 9, expected 4"):
             load_calibration(tmp_path, {})
 
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"weights": [1.0, 2.0]}, "has calibrations.0.head.weights .* should have at least 3 items"),
-            ({"intercept": "low"}, "has calibrations.0.head.intercept 'low'; expected a valid number"),
+            ({"weights": [1.0, 2.0]}, "calibration.head.weights .* should have at least 3 items"),
+            ({"intercept": "low"}, "has calibrations.0.calibration.head.intercept 'low'; expected a valid number"),
             ({"sums": [0.0, 1.0]}, "the steps of a curve fall, or are not as many as its values"),
             (
                 {"sums": [0.0], "values": [1.5]},
-                "has calibrations.0.head.values.0 1.5; expected less than",
+                "has calibrations.0.calibration.head.values.0 1.5; expected less than",
             ),
         ],
     )
@@ -209,7 +253,7 @@ class TestKeeping:
         path = tmp_path / "calibration.json"
         save_calibration(calibrate(Cascade(Noisy(kg)), kg), tmp_path, {"kge": "1"})
         saved = json.loads(path.read_text())
-        saved["calibrations"][0]["head"] |= change
+        saved["calibrations"][0]["calibration"]["head"] |= change
         write_record(path, {name: value for name, value in saved.items() if name != "sha256"})
         with pytest.raises(DataError, match=f"calibration.json.*{message}.* Delete it to calibrate again"):
             load_calibration(tmp_path, {"kge": "1"})

@@ -1,5 +1,6 @@
 """`cascader predict` and `cascader classify`: answers to questions, and verdicts on triples, from a run."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -92,7 +93,8 @@ def predict(
 ) -> None:
     """Answer (ENTITY, RELATION, ?) from a run: the best entities that are not yet answers in the graph.
 
-    Probabilities hold for questions with an answer that the graph lacks: they are learned from such questions.
+    Probabilities hold for questions with an answer that the graph lacks: they are learned from such questions. Those of
+    --all hold for questions that may have none.
 
     Example: cascader predict runs/demo Germany "has the part" --why
 
@@ -151,7 +153,7 @@ def _list_links(
 
     if known:
         raise SettingsError("--all lists the links that the graph lacks, so --known has nothing to add. Leave it out.")
-    predictor = run.predictor(budget, 2 * len(every_question(run.kg)), engine)
+    predictor = run.for_open_questions(run.predictor(budget, 2 * len(every_question(run.kg)), engine))
     deadline = None if budget.seconds is None else Deadline(budget.seconds)
     links = WorkList(predictor, None, min_probability, top, deadline).made()
     if output == "table":
@@ -293,7 +295,7 @@ def classify(
     *,
     engine: "Engine",
 ) -> None:
-    """Say which triples are true, each with its probability; the threshold was chosen on held-out triples.
+    """Say which triples are true, each with its probability, as learned from held-out facts and from near misses.
 
     Example: cascader classify runs/demo runs/demo/graph/test.parquet
 
@@ -325,14 +327,39 @@ def _echo_verdicts(verdicts: Sequence["Verdict"], predictor: "Predictor") -> Non
             shortened(verdict.relation.name, 40),
             shortened(verdict.tail.name, 40),
             percent(verdict.probability),
-            ("true" if verdict.is_true else "false") + (" (known)" if verdict.is_known else ""),
+            verdict.in_words(),
         ]
         for verdict in verdicts
     ]
     echo_table(["head", "relation", "tail", "probability", "verdict"], rows, numbers=["probability"])
-    if predictor.calibration is not None and predictor.calibration.threshold is not None:
-        threshold = predictor.calibration.threshold
-        echo(
-            f"Judged true at {percent(threshold.probability)} or above, which is right for {threshold.accuracy:.1%} of "
-            "other valid triples and as many corrupted ones."
-        )
+    model = predictor.calibration and predictor.calibration.verdicts
+    if model is None:
+        return
+    counts = Counter(verdict.in_words() for verdict in verdicts)
+    echo(f"{', '.join(f'{counts[words]:,} {words}' for words in sorted(counts, reverse=True))}.")
+    also = f" {model.labels:,} labels were learned from, too." if model.labels else ""
+    echo(
+        f"Judged true at {percent(model.threshold)} or above, which is right for {model.accuracy:.1%} of other valid "
+        f"triples and as many near misses.{also}"
+    )
+
+
+def calibrate(
+    run: RunArgument,
+    file: Annotated[
+        Path, typer.Argument(help="A table of triples by id or name: head, relation, tail, label (1 or 0, yes or no).")
+    ],
+    keep_going: KeepGoingOption = False,
+    verify: VerifyOption = True,
+) -> None:
+    """Let the verdicts of `cascader classify` learn from triples that you know to be true or false.
+
+    The labels are kept in the run, in the place of earlier ones.
+
+    Example: cascader calibrate runs/demo labels.tsv
+    """
+    from cascader.runs import joined_labels, load_run, read_labels
+
+    loaded = load_run(run, verify=verify)
+    labels = joined_labels(readable(read_labels(file, loaded.kg), file, keep_going))
+    echo(loaded.learn(labels).in_words())

@@ -103,7 +103,8 @@ def _work_list(
     budget, wanted = budget_of(time_limit, pairs), relation or None
     count = len(questions_about(run.kg, wanted))
     deadline = None if budget.seconds is None else Deadline(budget.seconds)
-    return WorkList(run.predictor(budget, 2 * count), wanted, least, top, deadline)
+    predictor = run.for_open_questions(run.predictor(budget, 2 * count))
+    return WorkList(predictor, wanted, least, top, deadline)
 
 
 def _keys() -> Iterator[str]:

@@ -71,7 +71,7 @@ def to_frame(rows: Iterable[HasRow]) -> "pandas.DataFrame":
     """Predictions or verdicts as a pandas data frame, one per row: `to_frame(run.predict("aspirin", "treats"))`.
 
     >>> from cascader import Entity, Relation, Verdict
-    >>> verdict = Verdict(Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain"), 0.7, True, False)
+    >>> verdict = Verdict(Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain"), 0.7, 0.5, False)
     >>> list(to_frame([verdict]).columns)
     ['head', 'relation', 'tail', 'probability', 'is_true', 'is_known']
     """

@@ -1,5 +1,6 @@
 """A run: a graph, the tiers fitted to it, and the answers they give."""
 
+from cascader.runs.calibrations import LabelGain
 from cascader.runs.decisions import Decision, Decisions, Outcome, checked_reviewer
 from cascader.runs.fit import fit, fit_requested, plan_fit
 from cascader.runs.folder import RunFolder
@@ -13,7 +14,9 @@ from cascader.runs.questions import (
     every_question,
     for_new_entities,
     joined,
+    joined_labels,
     parse_entity,
+    read_labels,
     read_questions,
     read_triples,
 )
@@ -30,6 +33,7 @@ __all__ = [
     "Decision",
     "Decisions",
     "Fact",
+    "LabelGain",
     "Link",
     "Outcome",
     "Prediction",
@@ -53,6 +57,7 @@ __all__ = [
     "fit_requested",
     "for_new_entities",
     "joined",
+    "joined_labels",
     "link_of",
     "load_run",
     "parse_entity",
@@ -61,6 +66,7 @@ __all__ = [
     "plan_requested",
     "questions_about",
     "read_blocks",
+    "read_labels",
     "read_questions",
     "read_share",
     "read_triples",

@@ -153,27 +153,41 @@ class Verdict:
     """Whether a triple is judged to be true.
 
     >>> aspirin, treats, pain = Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain")
-    >>> Verdict(aspirin, treats, pain, probability=0.7, is_true=True, is_known=False).triple
-    ('d1', 'r1', 's1')
+    >>> found = Verdict(aspirin, treats, pain, probability=0.7, threshold=0.5, is_known=False)
+    >>> found.triple, found.is_true, found.in_words()
+    (('d1', 'r1', 's1'), True, 'true')
+    >>> Verdict(aspirin, treats, pain, probability=0.2, threshold=0.5, is_known=True).in_words()
+    'known, but doubted'
     """
 
     head: Entity
     relation: Relation
     tail: Entity
-    probability: float  # the mean of the two questions that the triple answers
-    is_true: bool
+    probability: float  # among triples of which half are true, and the others look alike
+    threshold: float  # from which it is judged to be true
     is_known: bool  # the graph has it already
+
+    @property
+    def is_true(self) -> bool:
+        """Whether it is judged to be true, as if the graph did not have it."""
+        return self.probability >= self.threshold
 
     @property
     def triple(self) -> tuple[str, str, str]:
         """The triple by ids."""
         return self.head.id, self.relation.id, self.tail.id
 
+    def in_words(self) -> str:
+        """Return the verdict in a few words."""
+        if self.is_known:
+            return "known" if self.is_true else "known, but doubted"
+        return "true" if self.is_true else "false"
+
     def as_row(self) -> dict[str, Any]:
         """Return the verdict as one row of a table."""
         head, relation, tail = self.triple
-        values = {"probability": self.probability, "is_true": self.is_true, "is_known": self.is_known}
-        return {"head": head, "relation": relation, "tail": tail, **values}
+        judged = {"probability": self.probability, "threshold": self.threshold, "is_true": self.is_true}
+        return {"head": head, "relation": relation, "tail": tail, **judged, "is_known": self.is_known}
 
 
 def percent(probability: float | None) -> str:

@@ -25,14 +25,16 @@ from cascader.graph.arrays import triple_keys
 from cascader.runs.prediction import Prediction, Predictions, Verdict
 from cascader.runs.reasons import Explainer
 from cascader.scoring import Scorer
-from cascader.tuning.calibration import Calibration, Threshold, calibrate
+from cascader.tuning.calibration import Calibration, calibrate
+from cascader.tuning.verdicts import Examples
+from cascader.tuning.witnesses import Labels, Witnesses, examples_of
 
 #: The most memory for one block of dense scores, not counting traces and probabilities.
 _BLOCK_BYTES = 16 << 20
 _BLOCK_QUESTIONS = 256
-#: How many triples choose a threshold, and are corrupted for it.
-_MOST_TRIPLES = 500
-#: Each corrupted triple asks a question that is not in valid: if pairs must be read for it, fewer have to do.
+#: How many facts of valid verdicts are learned from.
+_MOST_TRIPLES = 1000
+#: Each near miss asks a question that is not in valid: if pairs must be read for it, fewer have to do.
 _MOST_TRIPLES_READ = 50
 
 
@@ -213,28 +215,35 @@ class Predictor:
 
     def judge(self, triples: Triples) -> list[Verdict]:
         """Judge whether each triple, (triples, 3), is true; a known one is judged as if the graph did not have it."""
-        calibration = self._required()
-        if calibration.threshold is None:
+        model = self._required().verdicts
+        if model is None:
             raise SettingsError("no threshold has been chosen yet. Call with_threshold(predictor) first.")
-        facts = self.facts.triples
+        kg, facts = self.kg, self.facts.triples
+        names = [kg.relations[relation].id for relation in triples[:, 1]]
+        probabilities = model.probabilities(self.evidence_for(triples), names)
+        is_known = _is_among(triples, facts, kg)
+        return [
+            Verdict(
+                kg.entities[h], kg.relations[r], kg.entities[t], float(probability), model.threshold, bool(in_graph)
+            )
+            for (h, r, t), probability, in_graph in zip(triples, probabilities, is_known, strict=True)
+        ]
+
+    def evidence_for(self, triples: Triples) -> FloatArray:
+        """Hear every tier on each triple; a known one as if the graph did not have it; shape (triples, evidence)."""
+        witnesses, facts = self.witnesses(), self.facts.triples
+        found = np.empty((len(triples), len(witnesses.columns)))
         is_known = _is_among(triples, facts, self.kg)
-        probabilities = np.empty(len(triples))
-        probabilities[~is_known] = self.probabilities_of(triples[~is_known], self.facts)
+        found[~is_known] = witnesses.evidence(triples[~is_known], self.facts)
         for places in _without_shared_questions(triples, np.flatnonzero(is_known)):
             others = facts[~_is_among(facts, triples[places], self.kg)]
             known = KnownAnswers(others, len(self.kg.entities), len(self.kg.relations))
-            probabilities[places] = self.probabilities_of(triples[places], known)
-        return [
-            Verdict(
-                self.kg.entities[head],
-                self.kg.relations[relation],
-                self.kg.entities[tail],
-                float(probability),
-                bool(probability >= calibration.threshold.probability),
-                bool(in_graph),
-            )
-            for (head, relation, tail), probability, in_graph in zip(triples, probabilities, is_known, strict=True)
-        ]
+            found[places] = witnesses.evidence(triples[places], known)
+        return found
+
+    def witnesses(self) -> Witnesses:
+        """Return who is heard on a triple: its tiers, those it can ask why, and the cascade."""
+        return Witnesses(self.kg, self.cascade, self._required(), {**self.cascade.scorers, **self.evidence})
 
     def probabilities_of(self, triples: Triples, known: KnownAnswers) -> FloatArray:
         """Compute the probability of each triple, the mean over the two questions that it answers; shape (triples,)."""
@@ -287,57 +296,33 @@ def _without_shared_questions(triples: Triples, places: IntArray) -> list[IntArr
     return [np.array(group) for group in groups]
 
 
-def with_threshold(predictor: Predictor, *, seed: int = 0) -> Predictor:
-    """Return the same predictor with the threshold that best separates valid triples from as many corrupted ones.
-
-    The threshold has the highest accuracy on one half of them; its accuracy is measured on the other half.
-    """
+def with_threshold(
+    predictor: Predictor, facts: Triples | None = None, labels: Labels | None = None, *, seed: int = 0
+) -> Predictor:
+    """Return the same predictor with verdicts, learned from valid, or from some `facts` of it, and from labels."""
     kg, calibration = predictor.kg, predictor.calibration
     if calibration is None:
         raise DataError(f"{kg.name} has no valid triples to choose a threshold on. Fit again with some held out.")
+    examples = valid_examples(predictor, facts, seed=seed)
+    given = None if labels is None else label_examples(predictor, labels)
+    model = predictor.witnesses().learner.learned(examples, given)
+    return replace(predictor, calibration=replace(calibration, verdicts=model))
+
+
+def valid_examples(predictor: Predictor, facts: Triples | None = None, *, seed: int = 0) -> Examples:
+    """Draw facts of valid, and near misses, for a predictor to learn verdicts from."""
     draw = np.random.default_rng(seed)
     reads = any(tier.reads_pairs for tier in predictor.cascade.tiers)
-    true = draw.permutation(kg.valid)[: _MOST_TRIPLES_READ if reads else _MOST_TRIPLES]
-    known = kg.known_before("valid")
-    of_true = predictor.probabilities_of(true, known)
-    of_false = predictor.probabilities_of(corrupted(true, kg, draw), known)
-    middle = (len(true) + 1) // 2
-    chosen = _most_accurate(of_true[:middle], of_false[:middle])
-    judged = slice(middle if len(true) > 1 else 0, None)
-    accuracy = _accuracy(chosen, of_true[judged], of_false[judged])
-    threshold = Threshold(chosen, round(accuracy, 6), 2 * len(true))
-    return replace(predictor, calibration=replace(calibration, threshold=threshold))
+    drawn = draw.permutation(predictor.kg.valid if facts is None else facts)
+    return examples_of(predictor.witnesses(), drawn[: _MOST_TRIPLES_READ if reads else _MOST_TRIPLES], draw)
 
 
-def corrupted(triples: Triples, kg: KnowledgeGraph, draw: np.random.Generator) -> Triples:
-    """Replace the tail or head of each triple, alternately, preferring entities that train has there; never a fact."""
-    facts = kg.known_before("test")
-    rows = [_corrupted(triple, place % 2 == 0, kg, facts, draw) for place, triple in enumerate(triples)]
-    return np.array(rows, dtype=np.int32).reshape(-1, 3)
-
-
-def _corrupted(
-    triple: Triples, changes_tail: bool, kg: KnowledgeGraph, facts: KnownAnswers, draw: np.random.Generator
-) -> Triples:
-    column = 2 if changes_tail else 0
-    query = Queries.from_triples(triple[None], "tail" if changes_tail else "head")
-    likely = np.unique(kg.train[kg.train[:, 1] == triple[1], column])
-    taken = facts.of(query)[0]
-    pool = np.setdiff1d(likely, taken)
-    if len(pool) == 0:
-        pool = np.setdiff1d(np.arange(len(kg.entities)), taken)
-    changed = triple.copy()
-    if len(pool):  # otherwise all answers are facts, and the triple cannot be corrupted
-        changed[column] = draw.choice(pool)
-    return changed
-
-
-def _most_accurate(of_true: FloatArray, of_false: FloatArray) -> float:
-    """Find the most accurate midpoint between two adjacent probabilities; ties go to the lowest."""
-    values = np.unique(np.concatenate([of_true, of_false]))
-    tried = np.concatenate([values[:1], (values[:-1] + values[1:]) / 2])
-    return float(max(tried, key=lambda threshold: _accuracy(threshold, of_true, of_false)))
-
-
-def _accuracy(threshold: float, of_true: FloatArray, of_false: FloatArray) -> float:
-    return float(((of_true >= threshold).mean() + (of_false < threshold).mean()) / 2)
+def label_examples(predictor: Predictor, labels: Labels) -> Examples:
+    """Turn labels into examples, each judged as `judge` would."""
+    return Examples(
+        values=predictor.evidence_for(labels.triples),
+        relations=labels.triples[:, 1],
+        is_true=labels.is_true,
+        weights=np.ones(len(labels.triples)),
+        groups=np.arange(len(labels.triples)),
+    )

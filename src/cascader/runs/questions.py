@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from cascader.cascade import Cascade
+from cascader.datasets import Frame, triples_of
 from cascader.datasets.columns import is_triple_header, triple_columns
 from cascader.datasets.statements import read_statements
 from cascader.datasets.tables import Table, read_table
@@ -16,10 +17,14 @@ from cascader.errors import DataError
 from cascader.graph import Entity, FloatArray, KnowledgeGraph, Queries, Side
 from cascader.models.model import Model
 from cascader.scoring import Scorer
+from cascader.tuning.witnesses import Labels
 
 _ENTITY = ("entity", "anchor", "head", "subject", "id", "name")
 _RELATION = ("relation", "predicate", "r")
 _SIDE = ("side",)
+_LABEL = ("label", "labels", "is_true", "truth", "true", "decision")
+_LABELS = dict.fromkeys(("1", "1.0", "true", "yes", "t", "y", "accepted"), True)
+_LABELS |= dict.fromkeys(("0", "0.0", "-1", "false", "no", "f", "n", "rejected"), False)
 #: What stands for the answer that is asked for, in a triple.
 _UNKNOWN = "?"
 
@@ -115,6 +120,70 @@ def read_triples(path: Path, kg: KnowledgeGraph) -> Rows[tuple[int, int, int]]:
         return kg.entity_index(head), kg.relation_index(relation), kg.entity_index(tail)
 
     return Rows.of(resolve, statements.triples, statements.where)
+
+
+class LabelledRow(NamedTuple):
+    """A triple as indices, whether it is true, and where that is said."""
+
+    head: int
+    relation: int
+    tail: int
+    is_true: bool
+    where: str
+
+
+def read_labels(path: Path, kg: KnowledgeGraph) -> Rows[LabelledRow]:
+    """Read labelled triples, by id or name: head, relation, tail and label."""
+    table = read_table(path, lambda names: is_triple_header(names) and any(name in names for name in _LABEL))
+    label = table.column(_LABEL) if table.header is not None else 3
+    if label is None or table.width < 4:
+        raise DataError(
+            f"{table.where(0)}: found {'no column for the label' if table.width > 3 else f'{table.width} columns'}, "
+            "expected head, relation, tail and label, which is 1 or 0, true or false, yes or no."
+        )
+
+    def resolve(place: int) -> LabelledRow:
+        fields = table.rows[place]
+        triple = (text.strip() for text in _triple(table, fields))
+        return _labelled(kg, *triple, fields[label], where=table.where(place))
+
+    return Rows.of(resolve, range(len(table.rows)), table.where)
+
+
+def labels_of(given: Sequence[tuple[str, str, str, bool]] | Frame, kg: KnowledgeGraph) -> Labels:
+    """Resolve labelled triples: rows of head, relation, tail and label, or a data frame with such columns."""
+    rows: Sequence[tuple[str, str, str, object]]
+    if isinstance(given, Sequence):
+        rows = given
+    else:
+        name = next((name for name in given.columns if str(name).lower() in _LABEL), None)
+        if name is None:
+            raise DataError(f"the data frame has the columns {', '.join(map(str, given.columns))}, and no label.")
+        rows = [(*triple, label) for triple, label in zip(triples_of(given), given[name], strict=True)]
+    return joined_labels(
+        [_labelled(kg, h, r, t, str(label), where=f"row {row}") for row, (h, r, t, label) in enumerate(rows, start=1)]
+    )
+
+
+def joined_labels(rows: Sequence[LabelledRow]) -> Labels:
+    """Collect the rows; what is said twice counts once, and what is contradicted is an error."""
+    first: dict[tuple[int, int, int], LabelledRow] = {}
+    for row in rows:
+        earlier = first.setdefault(row[:3], row)
+        if earlier.is_true != row.is_true:
+            raise DataError(
+                f"{row.where}: this triple is {'true' if row.is_true else 'false'} here and "
+                f"{'true' if earlier.is_true else 'false'} in {earlier.where}. Decide for one, and delete the other."
+            )
+    triples = np.array(list(first), dtype=np.int32).reshape(-1, 3)
+    return Labels(triples, np.array([row.is_true for row in first.values()], dtype=bool))
+
+
+def _labelled(kg: KnowledgeGraph, head: str, relation: str, tail: str, label: str, where: str) -> LabelledRow:
+    is_true = _LABELS.get(label.strip().lower())
+    if is_true is None:
+        raise DataError(f"{label!r} is not a label. Write 1 or 0, true or false, yes or no.")
+    return LabelledRow(kg.entity_index(head), kg.relation_index(relation), kg.entity_index(tail), is_true, where)
 
 
 def every_question(kg: KnowledgeGraph) -> Queries:

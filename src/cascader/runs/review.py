@@ -178,7 +178,7 @@ class Review:
         """
         from cascader.runs.work_list import WorkList
 
-        asked = self._run.predictor() if predictor is None else predictor
+        asked = self._run.for_open_questions(self._run.predictor()) if predictor is None else predictor
         return WorkList(self.informed(asked), relation, min_probability, top).made()
 
     def waiting(self, links: "Sequence[Link]", reviewer: str, *, skipped: bool = False) -> "list[Link]":

@@ -16,11 +16,12 @@ from cascader.evaluation import Evaluation, Filtering
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side, SplitName
 from cascader.models.model import Model
 from cascader.paths import copy_files
+from cascader.runs.calibrations import Calibrations, LabelGain
 from cascader.runs.folder import RunFolder, RunRecord
 from cascader.runs.measurement import SumWeights, equal_sum, evaluate_run, untuned
 from cascader.runs.prediction import Predictions, Verdict
-from cascader.runs.predictor import Predictor, with_threshold
-from cascader.runs.questions import for_new_entities, parse_entity
+from cascader.runs.predictor import Predictor
+from cascader.runs.questions import for_new_entities, labels_of, parse_entity
 from cascader.runs.review import Review
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
@@ -34,10 +35,9 @@ from cascader.tuning import (
     load_tuned,
     read_top_of,
     save_tuned,
-    split_valid,
     tune,
 )
-from cascader.tuning.calibration import Calibration, calibrate, hash_of_cascade, load_calibration, save_calibration
+from cascader.tuning.witnesses import Labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,11 +147,6 @@ class Run:
             return self.folder.path
         return self.folder.part(list(self.cascade_tiers)) / ("tuned" if space == "ours" else space)
 
-    @property
-    def _calibration_folder(self) -> Path:
-        """Where calibrations are kept: with the run, or, while it is not finished, with what they are for."""
-        return self.tuning_folder() if self.metadata.coming else self.folder.path
-
     def planned(self, budget: Budget, question_count: int, engine: Engine | None = None) -> Plan | None:
         """Choose the best cascade within a budget for a number of questions; None if there is nothing to choose."""
         if len(self.cascade_tiers) == 1 or len(self.kg.valid) == 0:
@@ -221,36 +216,34 @@ class Run:
 
     def calibrated(self, cascade: Cascade) -> Predictor:
         """Return a predictor for a cascade of this run's tiers, calibrated now if it never was."""
-        calibration = self._calibration(cascade)
+        calibration = self._calibrations.of(cascade)
         return self.review.informed(Predictor(self.kg, cascade, calibration, evidence=self.cascade_tiers))
 
     def with_threshold(self, predictor: Predictor) -> Predictor:
-        """Return the same predictor with a threshold for verdicts, chosen now if it never was."""
-        identity = self._identity(predictor.cascade)
-        found = load_calibration(self._calibration_folder, identity)
-        if found is not None and found.threshold is not None:
-            return replace(predictor, calibration=found)
-        judging = with_threshold(predictor)
-        calibration = judging.calibration
-        if calibration is not None:
-            self.folder.keep(lambda: save_calibration(calibration, self._calibration_folder, identity))
-        return judging
+        """Return the same predictor with verdicts, learned now if they never were."""
+        return self._calibrations.with_threshold(predictor)
 
-    def _calibration(self, cascade: Cascade) -> Calibration:
-        identity = self._identity(cascade)
-        found = load_calibration(self._calibration_folder, identity)
-        if found is None:
-            reads = any(tier.reads_pairs for tier in cascade.tiers)
-            # If pairs are read, use the valid questions for which tuning has already read them.
-            read = np.concatenate(split_valid(self.kg, seed=0))
-            made = found = calibrate(cascade, self.kg, read if reads else None)
-            self.folder.keep(lambda: save_calibration(made, self._calibration_folder, identity))
-        return found
+    def for_open_questions(self, predictor: Predictor) -> Predictor:
+        """Return the same predictor with probabilities for questions that may have no further answer."""
+        return self._calibrations.for_open_questions(predictor)
 
-    def _identity(self, cascade: Cascade) -> dict[str, str]:
-        """Identify the models and the cascade that a calibration is for."""
-        names = [cascade.name, *(tier.name for tier in cascade.tiers)]
-        return {**{name: self.folder.tier_hash(name) for name in names}, "cascade": hash_of_cascade(cascade)}
+    def calibrate(self, labels: Sequence[tuple[str, str, str, bool]] | Frame) -> LabelGain:
+        """Let verdicts learn from labelled triples: `run.calibrate([("aspirin", "treats", "fever", True), ...])`.
+
+        A data frame needs the columns head, relation, tail and label. The labels are kept in the run, in the place of
+        earlier ones.
+        """
+        return self.learn(labels_of(labels, self.kg))
+
+    def learn(self, labels: Labels) -> LabelGain:
+        """Let verdicts learn from labels that were read."""
+        return self._calibrations.learn(self._predictor, labels)
+
+    @property
+    def _calibrations(self) -> Calibrations:
+        # While the run is not finished, calibrations are kept with what they are for.
+        place = self.tuning_folder() if self.metadata.coming else self.folder.path
+        return Calibrations(self.folder, place, self.kg, self.cascade_tiers)
 
     # Figures.
 

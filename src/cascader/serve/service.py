@@ -119,10 +119,10 @@ class QueryService:
         found: list[Verdict] = []
         for start in range(0, len(rows), _TRIPLES_PER_BLOCK):  # in between, other clients get their answers
             found += await self._answered(key, rows[start : start + _TRIPLES_PER_BLOCK], started)
-        threshold = self._judge.calibration.threshold
-        assert threshold is not None  # noqa: S101 - run.with_threshold has chosen one
+        model = self._judge.calibration.verdicts
+        assert model is not None  # noqa: S101 - run.with_threshold has learned one
         verdicts = [TripleVerdict.model_validate(verdict) for verdict in found]
-        return Verdicts(verdicts=verdicts, threshold=threshold.probability)
+        return Verdicts(verdicts=verdicts, threshold=model.threshold)
 
     async def lookup(self, function: Callable[..., T], *given: object) -> T:
         """Look something up in one of a few threads."""

@@ -6,17 +6,18 @@ How far these are from the observed share of gold answers is measured, too, and 
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from cascader.cascade import Cascade, best_places, known_mask
-from cascader.errors import DataError
+from cascader.errors import DataError, SettingsError
 from cascader.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
 from cascader.records import Count, Share, read_record, write_record
 from cascader.tuning import tier_to_dict
 from cascader.tuning.curves import Curve, evidence, fit_logistic, log_loss, with_steps
+from cascader.tuning.verdicts import VerdictModel
 
 BINS = 15
 
@@ -87,22 +88,12 @@ def _equal_bins(probabilities: FloatArray, bins: int) -> Iterator[IntArray]:
 
 
 @dataclass(frozen=True)
-class Threshold:
-    """The probability from which a triple is judged to be true, and how accurate that is."""
-
-    probability: Share
-    accuracy: Share  # on triples that it was not chosen on, half of them true and half corrupted
-    triples: Count  # that it was chosen and measured on
-
-
-@dataclass(frozen=True)
-class Calibration:
+class Curves:
     """A curve for each side that is asked for; within a question, a higher score never has a lower probability."""
 
     head: Curve
     tail: Curve
     reliability: Reliability
-    threshold: Threshold | None = None  # None: no verdict has been asked for yet
 
     def probabilities(self, queries: Queries, scores: FloatArray, is_known: BoolArray) -> FloatArray:
         """Return the probability that each entity is a true answer; all shapes (queries, entities)."""
@@ -128,10 +119,29 @@ class Calibration:
         )
 
 
+@dataclass(frozen=True)
+class Calibration(Curves):
+    """The curves for questions with an answer that the graph lacks, those for open questions, and what judges triples.
+
+    An open question may have no further answer, such as each of those that `cascader predict --all` asks.
+    """
+
+    open: Curves | None = None  # None: no open question has been asked yet
+    verdicts: VerdictModel | None = None  # None: no verdict has been asked for yet
+
+    def for_open_questions(self) -> "Calibration":
+        """Return the same calibration with the curves for open questions in the place of the others."""
+        if self.open is None:
+            raise SettingsError("probabilities for open questions have yet to be calibrated: call calibrate_open.")
+        return replace(self, head=self.open.head, tail=self.open.tail, reliability=self.open.reliability)
+
+
 #: More would not help: only a few weights and steps are learned for each side.
 CALIBRATION_TRIPLES = 2000
 #: In a large graph fewer must do: so many scores at most, in blocks of so many.
 _MOST_SCORES, _SCORES_AT_ONCE = 500_000_000, 16_000_000
+#: Of the open questions that have no answer in valid, where pairs are read for them.
+_OPEN_QUESTIONS_READ = 100
 _QUESTIONS_AT_ONCE = 256
 #: The best answers of a question are all used; a sample of the many others is weighted to represent them.
 _ALWAYS, _DRAWN = 50, 50
@@ -161,27 +171,81 @@ def calibrate(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = No
     Gold answers count as true, and what no split has as false; answers of test are left out. Half of the questions
     choose the kind of curve and fit it, and the other half measures its error; then it is fitted to all of them.
     """
+    draw = np.random.default_rng(seed)
+    chosen = Queries.from_triples(draw.permutation(_held_out(kg, triples))[: calibration_triples(len(kg.entities))])
+    questions = chosen.with_known(kg.known_before("valid")).unique()[0]
+    curves = _curves(questions, _answers(cascade, kg, questions, draw), draw)
+    return Calibration(curves.head, curves.tail, curves.reliability)
+
+
+def calibrate_open(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None = None, *, seed: int = 0) -> Curves:
+    """Fit a curve for each side on open questions: a sample of all that train has an answer to.
+
+    What valid holds of their further answers is true. With `triples`, which pairs have already been read for, the
+    questions with an answer in valid are those of these triples, and fewer of the others are drawn.
+    """
+    draw = np.random.default_rng(seed)
+    every = Queries.from_triples(kg.train).unique()[0].with_known(kg.known_before("valid"))
+    has_gold = kg.known(("valid",)).of(every).counts > 0
+    if triples is None:
+        chosen = draw.permutation(len(every))[: 2 * calibration_triples(len(kg.entities))]
+        weights = np.ones(len(chosen))
+    else:
+        chosen, weights = _stratified(every, has_gold, _held_out(kg, triples), kg, draw)
+    questions = every[chosen]
+    answers = _answers(cascade, kg, questions, draw)
+    weighed = [replace(each, counts=each.counts * weight) for each, weight in zip(answers, weights, strict=True)]
+    return _curves(questions, weighed, draw)
+
+
+def _held_out(kg: KnowledgeGraph, triples: Triples | None) -> Triples:
     triples = kg.valid if triples is None else triples
     if len(triples) == 0:
         raise DataError(
             f"{kg.name} has no valid triples to calibrate on. Hold some triples out, or do without probabilities."
         )
-    draw = np.random.default_rng(seed)
-    chosen = Queries.from_triples(draw.permutation(triples)[: calibration_triples(len(kg.entities))])
-    questions = chosen.with_known(kg.known_before("valid")).unique()[0]
-    answers = _answers(cascade, kg, questions, draw)
+    return triples
+
+
+def _stratified(
+    every: Queries, has_gold: BoolArray, triples: Triples, kg: KnowledgeGraph, draw: np.random.Generator
+) -> tuple[IntArray, FloatArray]:
+    """Choose the questions of these triples and some that have no answer in valid, each with how many it represents."""
+    counts = len(kg.entities), len(kg.relations)
+    is_read = np.isin(every.keys(*counts), Queries.from_triples(triples).keys(*counts)) & has_gold
+    read, others = np.flatnonzero(is_read), np.flatnonzero(~has_gold)
+    drawn = draw.permutation(others)[:_OPEN_QUESTIONS_READ]
+    shares = np.concatenate(
+        [
+            np.full(len(read), has_gold.sum() / max(len(read), 1)),
+            np.full(len(drawn), len(others) / max(len(drawn), 1)),
+        ]
+    )
+    return np.concatenate([read, drawn]), shares
+
+
+def _curves(questions: Queries, answers: list[_Answers], draw: np.random.Generator) -> Curves:
+    """Fit the curve of each side to the answers to these questions, and measure both together."""
     curves, judged = {}, []
     for predicts_tail in (False, True):
         own = draw.permutation(np.flatnonzero(questions.predicts_tail == predicts_tail))
         learning, checking = _halves([answers[place] for place in own])
         fit = _chosen_fit(learning)
-        judged.append(_judged(_fitted(fit, learning), checking))
+        judged.append(_judged(_fitted(fit, learning), _represented(checking, draw)))
         curves[predicts_tail] = _fitted(fit, [answers[place] for place in own])
     shares, probabilities, is_gold, question_counts = zip(*judged, strict=True)
     reliability = Reliability.of(
         np.concatenate(shares), np.concatenate(probabilities), np.concatenate(is_gold), sum(question_counts)
     )
-    return Calibration(curves[False], curves[True], reliability)
+    return Curves(curves[False], curves[True], reliability)
+
+
+def _represented(answers: list[_Answers], draw: np.random.Generator) -> list[_Answers]:
+    """Draw from questions that represent unequally many, so that all of those drawn represent as many."""
+    weights = np.array([each.counts[:1].sum() for each in answers])  # the best answer represents no other of its own
+    if len(set(weights.tolist())) == 1:
+        return answers
+    return [answers[place] for place in draw.choice(len(answers), len(answers), p=weights / weights.sum())]
 
 
 def calibration_triples(entity_count: int) -> int:
@@ -257,17 +321,14 @@ def _chosen(
     return np.concatenate([always, golds, drawn]), counts
 
 
-FORMAT = 3
+FORMAT = 4
 FILE = "calibration.json"
 
 
 @dataclass(frozen=True)
 class _SavedCalibration:
     identity: dict[str, str]
-    head: Curve
-    tail: Curve
-    reliability: Reliability
-    threshold: Threshold | None
+    calibration: Calibration
 
 
 @dataclass(frozen=True)
@@ -288,7 +349,7 @@ def hash_of_cascade(cascade: Cascade) -> str:
 def save_calibration(calibration: Calibration, folder: Path, identity: Mapping[str, str]) -> None:
     """Write a calibration to `calibration.json`, next to those of other cascades of the same run."""
     others = [asdict(saved) for saved in _saved(folder) if saved.identity != dict(identity)]
-    entry = {"identity": dict(identity), **asdict(calibration)}
+    entry = {"identity": dict(identity), "calibration": asdict(calibration)}
     write_record(folder / FILE, {"format": FORMAT, "calibrations": [*others, entry]})
 
 
@@ -296,7 +357,7 @@ def load_calibration(folder: Path, identity: Mapping[str, str]) -> Calibration |
     """Load the calibration that was saved for this cascade; None if there is none."""
     for saved in _saved(folder):
         if saved.identity == dict(identity):
-            return Calibration(saved.head, saved.tail, saved.reliability, saved.threshold)
+            return saved.calibration
     return None
 
 
