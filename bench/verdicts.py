@@ -28,13 +28,15 @@ import cascader
 from cascader.cascade import known_mask
 from cascader.graph import BoolArray, FloatArray, KnowledgeGraph, Queries, Side, Triples
 from cascader.runs import Run
+from cascader.runs.predictor import label_examples, valid_examples
 from cascader.scoring import Scorer
+from cascader.tuning.verdicts import VerdictModel
 from cascader.tuning.witnesses import Labels
 from measuring import report
 
 TIERS = "plausibility,rules,similarity,kge"
 NEAR = 10
-LABELS = (50, 200)
+LABELS = (200,)
 Judge = Callable[[Triples], BoolArray]
 
 
@@ -46,33 +48,44 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
     outsider = cascader.fit(kg, folder / f"{name}-outsider", tiers="kge", model="rotate", preset="quick", seed=7)
     draw = np.random.default_rng(0)
     test, valid = ((triples, hard(triples, full, outsider.tier("kge"), draw)) for triples in (full.test, full.valid))
-    easy = full.test, random_other(full.test, full, draw)
-    judges = {"before": before(run), "embedding": thresholds_by_relation(run, *valid), "verdicts": as_classified(run)}
-    found = {way: {"hard": judged(judge, *test), "random": judged(judge, *easy)} for way, judge in judges.items()}
-    for count in LABELS:
-        gain = run.learn(some_labels(*valid, count))
-        after = as_classified(run)
-        found[f"labels {count}"] = {
-            "hard": judged(after, *test),
-            "random": judged(after, *easy),
-            "by cross-validation": {"before": gain.before, "after": gain.after},
-        }
-    (run.folder.path / "labels.json").unlink()
+    sets = {"facts": full.test, "hard": test[1], "random": random_other(full.test, full, draw)}
+    judges = {"before": before(run), "embedding": thresholds_by_relation(run, *valid)}
+    found = {way: judged({kind: judge(of) for kind, of in sets.items()}) for way, judge in judges.items()}
+    found |= by_verdicts(run, sets, *valid)
     return {"facts": len(test[0]), "negatives": len(test[1]), "judged by": found, "tiers": list(run.tiers)}
 
 
-def judged(judge: Judge, facts: Triples, false: Triples) -> dict[str, float]:
-    """The accuracy, each kind counting half, and F1 of the facts."""
-    right, wrong = judge(facts), judge(false)
-    accuracy = (right.mean() + (~wrong).mean()) / 2
-    f1 = 2 * right.sum() / (right.sum() + wrong.sum() + len(right))
-    return {"accuracy": round(float(accuracy), 4), "F1": round(float(f1), 4)}
-
-
-def as_classified(run: Run) -> Judge:
-    """What `classify` does."""
+def by_verdicts(run: Run, sets: dict[str, Triples], facts: Triples, false: Triples) -> dict[str, Any]:
+    """What `classify` does, and what it does after `calibrate`; every triple is heard once."""
     predictor = run.with_threshold(run.predictor())
-    return lambda triples: np.array([verdict.is_true for verdict in predictor.judge(triples)])
+    heard = {
+        kind: (predictor.evidence_for(of), [run.kg.relations[r].id for r in of[:, 1]]) for kind, of in sets.items()
+    }
+
+    def verdicts(model: VerdictModel) -> dict[str, Any]:
+        return judged({kind: model.probabilities(*of) >= model.threshold for kind, of in heard.items()})
+
+    assert predictor.calibration is not None and predictor.calibration.verdicts is not None  # noqa: S101 - just made
+    found = {"verdicts": verdicts(predictor.calibration.verdicts)}
+    learner = predictor.witnesses().learner
+    for count in LABELS:
+        given = some_labels(facts, false, count)
+        examples, labels = valid_examples(predictor, labels=given), label_examples(predictor, given)
+        first, after = learner.label_accuracies(examples, labels)
+        by_labels = {"by cross-validation": {"before": first, "after": after}}
+        found[f"labels {count}"] = {**verdicts(learner.learned(examples, labels)), **by_labels}
+    return found
+
+
+def judged(is_true: dict[str, BoolArray]) -> dict[str, dict[str, float]]:
+    """The accuracy, each kind counting half, and F1 of the facts, beside hard and random negatives."""
+    right, found = is_true["facts"], {}
+    for kind in ("hard", "random"):
+        wrong = is_true[kind]
+        accuracy = (right.mean() + (~wrong).mean()) / 2
+        f1 = 2 * right.sum() / (right.sum() + wrong.sum() + len(right))
+        found[kind] = {"accuracy": round(float(accuracy), 4), "F1": round(float(f1), 4)}
+    return found
 
 
 def some_labels(facts: Triples, false: Triples, count: int) -> Labels:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import cascader
@@ -72,6 +73,17 @@ def as_after_the_demo(tmp_path_factory, small_wordnet):
     """A folder with what `cascader demo` leaves behind, made in a moment: one tier, hardly trained."""
     folder, kg = tmp_path_factory.mktemp("demo"), small_wordnet
     cascader.save_run(folder / "runs" / "demo", kg, {"kge": cascader.ComplEx(dim=4, epochs=1).fit(kg)})
+    others = np.roll(kg.test[:20], 7, axis=0)[:, 2]  # each gets the tail of another
+    labels = [(h, r, t, 1) for h, r, t in kg.test[:20]] + [
+        (h, r, t, 0) for (h, r, _), t in zip(kg.test[:20], others, strict=True)
+    ]
+    known = set(map(tuple, kg.triples().tolist()))
+    rows = [
+        f"{kg.entities[h].id}\t{kg.relations[r].id}\t{kg.entities[t].id}\t{label}\n"
+        for h, r, t, label in labels
+        if label or (h, r, t) not in known
+    ]
+    (folder / "labels.tsv").write_text("".join(rows))
     floor = cascader.Frequency().fit(kg)
     cascader.evaluate(floor, kg).save(folder / "runs" / "results" / "wordnet")
     for name in ("frequency", "cascade"):

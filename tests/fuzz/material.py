@@ -50,6 +50,7 @@ def _ask(kg: KnowledgeGraph, folder: Path) -> None:
     run = cascader.load_run(folder)
     run.predict("e0", "of")
     run.classify([("e0", "of", "e8")])
+    run.for_open_questions(run.predictor())
     run.evaluate().save(folder / "results")
     evaluate(Frequency().fit(kg), kg, name="frequency").save(folder / "results")
     run.report()

@@ -332,7 +332,7 @@ def _echo_verdicts(verdicts: Sequence["Verdict"], predictor: "Predictor") -> Non
         for verdict in verdicts
     ]
     echo_table(["head", "relation", "tail", "probability", "verdict"], rows, numbers=["probability"])
-    model = predictor.calibration and predictor.calibration.verdicts
+    model = None if predictor.calibration is None else predictor.calibration.verdicts
     if model is None:
         return
     counts = Counter(verdict.in_words() for verdict in verdicts)

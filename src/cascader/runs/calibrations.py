@@ -87,9 +87,9 @@ class Calibrations:
         if predictor.calibration is None:
             return with_threshold(predictor)  # which says what is missing
         found, labels = self.of(predictor.cascade), self.labels()
-        basis = self._basis(labels)
-        if found.verdicts is None or found.verdicts.basis != basis:
-            judging = replace(predictor, calibration=found)
+        basis, judging = self._basis(labels), replace(predictor, calibration=found)
+        known = found.verdicts
+        if known is None or known.basis != basis or not known.hears(judging.witnesses().columns):
             learned = with_threshold(judging, self._read(predictor.cascade), labels).calibration
             assert learned is not None and learned.verdicts is not None  # noqa: S101 - just made
             found = self._kept(predictor.cascade, replace(found, verdicts=replace(learned.verdicts, basis=basis)))
@@ -102,7 +102,7 @@ class Calibrations:
             raise StorageError(
                 f"{self.folder.path} is read-only, so it cannot keep labels. Copy the run, and calibrate the copy."
             )
-        examples = valid_examples(predictor, self._read(predictor.cascade))
+        examples = valid_examples(predictor, self._read(predictor.cascade), labels)
         learner = predictor.witnesses().learner
         before, after = learner.label_accuracies(examples, label_examples(predictor, labels))
         self._keep_labels(labels)

@@ -303,17 +303,22 @@ def with_threshold(
     kg, calibration = predictor.kg, predictor.calibration
     if calibration is None:
         raise DataError(f"{kg.name} has no valid triples to choose a threshold on. Fit again with some held out.")
-    examples = valid_examples(predictor, facts, seed=seed)
+    examples = valid_examples(predictor, facts, labels, seed=seed)
     given = None if labels is None else label_examples(predictor, labels)
     model = predictor.witnesses().learner.learned(examples, given)
     return replace(predictor, calibration=replace(calibration, verdicts=model))
 
 
-def valid_examples(predictor: Predictor, facts: Triples | None = None, *, seed: int = 0) -> Examples:
-    """Draw facts of valid, and near misses, for a predictor to learn verdicts from."""
+def valid_examples(
+    predictor: Predictor, facts: Triples | None = None, labels: Labels | None = None, *, seed: int = 0
+) -> Examples:
+    """Draw facts of valid that have no label, and near misses, for a predictor to learn verdicts from."""
     draw = np.random.default_rng(seed)
     reads = any(tier.reads_pairs for tier in predictor.cascade.tiers)
     drawn = draw.permutation(predictor.kg.valid if facts is None else facts)
+    if labels is not None:
+        is_labelled = _is_among(drawn, labels.triples, predictor.kg)
+        drawn = drawn if is_labelled.all() else drawn[~is_labelled]
     return examples_of(predictor.witnesses(), drawn[: _MOST_TRIPLES_READ if reads else _MOST_TRIPLES], draw)
 
 

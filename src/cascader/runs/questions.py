@@ -144,8 +144,8 @@ def read_labels(path: Path, kg: KnowledgeGraph) -> Rows[LabelledRow]:
 
     def resolve(place: int) -> LabelledRow:
         fields = table.rows[place]
-        triple = (text.strip() for text in _triple(table, fields))
-        return _labelled(kg, *triple, fields[label], where=table.where(place))
+        head, relation, tail = (text.strip() for text in _triple(table, fields))
+        return _labelled(kg, head, relation, tail, fields[label], table.where(place))
 
     return Rows.of(resolve, range(len(table.rows)), table.where)
 
@@ -161,7 +161,7 @@ def labels_of(given: Sequence[tuple[str, str, str, bool]] | Frame, kg: Knowledge
             raise DataError(f"the data frame has the columns {', '.join(map(str, given.columns))}, and no label.")
         rows = [(*triple, label) for triple, label in zip(triples_of(given), given[name], strict=True)]
     return joined_labels(
-        [_labelled(kg, h, r, t, str(label), where=f"row {row}") for row, (h, r, t, label) in enumerate(rows, start=1)]
+        [_labelled(kg, h, r, t, str(label), f"row {row}") for row, (h, r, t, label) in enumerate(rows, start=1)]
     )
 
 

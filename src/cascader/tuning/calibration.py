@@ -188,11 +188,11 @@ def calibrate_open(cascade: Cascade, kg: KnowledgeGraph, triples: Triples | None
     every = Queries.from_triples(kg.train).unique()[0].with_known(kg.known_before("valid"))
     has_gold = kg.known(("valid",)).of(every).counts > 0
     if triples is None:
-        chosen = draw.permutation(len(every))[: 2 * calibration_triples(len(kg.entities))]
-        weights = np.ones(len(chosen))
+        places: IntArray = draw.permutation(len(every))[: 2 * calibration_triples(len(kg.entities))]
+        weights: FloatArray = np.ones(len(places))
     else:
-        chosen, weights = _stratified(every, has_gold, _held_out(kg, triples), kg, draw)
-    questions = every[chosen]
+        places, weights = _stratified(every, has_gold, _held_out(kg, triples), kg, draw)
+    questions = every[places]
     answers = _answers(cascade, kg, questions, draw)
     weighed = [replace(each, counts=each.counts * weight) for each, weight in zip(answers, weights, strict=True)]
     return _curves(questions, weighed, draw)

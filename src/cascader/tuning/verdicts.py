@@ -85,6 +85,11 @@ class VerdictModel:
             odds += weighed.adds(values[:, column])
         return expit(odds + [self.relations.get(relation, 0.0) for relation in relations])
 
+    def hears(self, columns: Sequence[Evidence]) -> bool:
+        """Whether it was learned from this very evidence, in this order."""
+        own = [Evidence(each.tier, each.kind, each.side) for each in self.evidence]
+        return own == list(columns)
+
     def strongest(self) -> list[tuple[Evidence, float]]:
         """What can count most, strongest first, with the most that it can add to the log-odds."""
         found = [(Evidence(each.tier, each.kind, each.side), sum(each.gains)) for each in self.evidence]

@@ -68,13 +68,14 @@ class Witnesses:
 
     def _heard(self, block: Queries, rows: IntArray, golds: IntArray, known: KnownAnswers) -> FloatArray:
         """The evidence for some answers, each to the question in one of the rows of a block."""
-        columns: list[FloatArray] = []
-        for scorer in self.scorers.values():
-            scores = _finite(scorer.score_all(block))
-            is_new = ~known_mask(block, known, scores.shape)
-            columns += [scores[rows, golds], *_standing(scores, is_new, rows, golds)]
-        scores = self.cascade.score_all(block)
+        steps = list(self.cascade.steps(block))
+        scores, columns = steps[-1].blended, list[FloatArray]()
         is_known = known_mask(block, known, scores.shape)
+        scored = {step.tier: step.scores for step in steps if step.candidates is None}
+        for name, scorer in self.scorers.items():
+            found = scored.get(name)
+            own = _finite(scorer.score_all(block) if found is None else found)
+            columns += [own[rows, golds], *_standing(own, ~is_known, rows, golds)]
         probabilities = self.calibration.probabilities(block, scores, is_known)[rows, golds]
         columns += [*_standing(_finite(scores), ~is_known, rows, golds), logit(probabilities.clip(_LEAST, 1 - _LEAST))]
         return np.column_stack(columns)

@@ -62,6 +62,9 @@ def _new(draw: st.DrawFn, material: Material) -> OnRun:
     return OnRun(("predict", *draw(_output()), f"--new={new}", "--", "run", relation), material=material)
 
 
+_LABELS = st.sampled_from([b"1", b"0", b"yes", b"false", b"label", b"", b"\xff"])
+
+
 @st.composite
 def _in_files(draw: st.DrawFn, material: Material) -> OnRun:
     """A table of questions or triples: rows by name, some of them bad, with a header or without."""
@@ -75,6 +78,11 @@ def _in_files(draw: st.DrawFn, material: Material) -> OnRun:
     content = "".join(mark.join(row) + "\n" for row in rows).encode(errors="surrogatepass")
     content = damaged(content, draw(mostly(st.just([]), damages(1))))
     options = ("--keep-going",) if draw(st.booleans()) else ()
+    if is_triples and draw(st.booleans()):
+        labels = b"".join(
+            line.rstrip(b"\n") + mark.encode() + draw(_LABELS) + b"\n" for line in content.splitlines(keepends=True)
+        )
+        return OnRun(("calibrate", "run", f"rows{suffix}", *options), {f"rows{suffix}": labels}, material)
     if is_triples:
         return OnRun(("classify", "run", f"rows{suffix}", *options), {f"rows{suffix}": content}, material)
     arguments = ("predict", "run", "--file", f"rows{suffix}", *options, *draw(_output()))

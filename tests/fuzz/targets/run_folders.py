@@ -19,11 +19,15 @@ _COMMANDS = (
     ("predict", "run", "--all", "--format", "tsv"),
     ("predict", "run", "e0", "of", "--no-verify"),
     ("classify", "run", "triples.tsv"),
+    ("calibrate", "run", "labels.tsv"),
     ("evaluate", "run"),
     ("evaluate", "run", "--tiers", "kge,cross", "--split", "valid", "--no-verify"),
     ("report", "run"),
 )
-_TRIPLES = {"triples.tsv": b"e0\tof\te8\ne1\tlike\te9\n"}
+_TRIPLES = {
+    "triples.tsv": b"e0\tof\te8\ne1\tlike\te9\n",
+    "labels.tsv": b"".join(b"e%d\tof\te%d\t%d\n" % (i, 8 + i % 2, i % 2) for i in range(12)),
+}
 
 
 @dataclass(frozen=True)
