@@ -62,10 +62,7 @@ CHAPTERS = {
     "Pruners": ("TopK", "StaticTopK", "DynamicTopK", "BudgetedTopK", "ConformalTopK"),
     "Tuning and budgets": ("tune", "tune_alpha", "Budget"),
     "A tier of your own": ("Model", "register", "Scorer", "Queries", "Candidates", "KnownAnswers", "Side", "Frequency"),
-    "Where work runs": (
-        "LocalEngine",
-        "RayEngine",
-    ),
+    "Where work runs": ("LocalEngine", "RayEngine", "using_device"),
     "Errors": (
         "CascaderError",
         "DataError",

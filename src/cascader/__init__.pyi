@@ -40,6 +40,7 @@ from .graph import Queries as Queries
 from .graph import Relation as Relation
 from .graph import Side as Side
 from .models import Frequency as Frequency
+from .models.device import using_device as using_device
 from .models.embeddings import RESCAL as RESCAL
 from .models.embeddings import ComplEx as ComplEx
 from .models.embeddings import PyKEENScorer as PyKEENScorer

@@ -1,15 +1,19 @@
 """What every scorer must do, be it a model, a sum or a cascade, and what every model must also do."""
 
 import json
+from contextlib import suppress
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from cascader.graph import Candidates, KnowledgeGraph, Queries
-from cascader.models import load_model
+from cascader.errors import DataError
+from cascader.graph import Candidates, Entity, KnowledgeGraph, Queries
+from cascader.models import Frequency, load_model
+from cascader.models.device import using_device
 from cascader.models.registry import contract_violations
 from cascader.scoring.scorer import Scorer
+from tests.contracts.device import FAKE_DEVICE, devices_of
 
 
 class ScorerContract:
@@ -59,7 +63,61 @@ class ScorerContract:
         np.testing.assert_array_equal(queries.anchors, anchors)
 
 
-class ModelContract(ScorerContract):
+class DeviceContract:
+    """What a model must do on a device other than the CPU: the same, with the same files."""
+
+    def on_the_device(self, scorer, toy, **options):
+        earlier = Frequency().fit(toy) if scorer.reads_pairs else None
+        with using_device(FAKE_DEVICE):
+            return type(scorer)(**scorer.settings.as_dict()).fit(toy, earlier=earlier, **options)
+
+    def test_another_device_computes_what_the_cpu_computes(self, scorer, toy, queries, tmp_path):
+        there = self.on_the_device(scorer, toy)
+        candidates = Candidates.from_lists([[row % 3, 3] for row in range(len(queries))])
+        assert ("fake" in devices_of(there)) == bool(devices_of(scorer))
+        np.testing.assert_allclose(there.score_all(queries), scorer.score_all(queries), **self.close)
+        np.testing.assert_allclose(there.score(queries, candidates), scorer.score(queries, candidates), **self.close)
+
+    def test_a_training_on_another_device_goes_on_from_its_checkpoint(self, scorer, toy, queries, tmp_path):
+        self.on_the_device(scorer, toy, folder=tmp_path, time_limit=1e-9)
+        there = self.on_the_device(scorer, toy, folder=tmp_path)
+        np.testing.assert_allclose(there.score_all(queries), scorer.score_all(queries), **self.close)
+
+    def test_a_model_is_the_same_on_whatever_device_it_is_loaded_and_saved(self, scorer, toy, queries, tmp_path):
+        scorer.save(tmp_path / "saved")
+        load_model(tmp_path / "saved", toy).save(tmp_path / "here")
+        with using_device(FAKE_DEVICE):
+            there = load_model(tmp_path / "saved", toy)
+        assert ("fake" in devices_of(there)) == bool(devices_of(scorer))
+        np.testing.assert_allclose(there.score_all(queries), scorer.score_all(queries), **self.close)
+        there.save(tmp_path / "there")
+        assert "fake" not in devices_of(load_model(tmp_path / "there", toy))
+        assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+
+    def test_what_else_a_model_does_works_on_another_device(self, scorer, toy, queries, tmp_path, monkeypatch):
+        scorer.save(tmp_path)
+        with using_device(FAKE_DEVICE):
+            there = load_model(tmp_path, toy)
+        new, question = [Entity("n", "a new drug", "against headache")], queries[:1]
+        with suppress(DataError):  # not every model can
+            nearness = getattr(scorer, "nearness", lambda *_: np.ones((1, len(toy.entities)), dtype=np.float32))
+            np.testing.assert_allclose(getattr(there, "nearness", nearness)(new, toy), nearness(new, toy), **self.close)
+            answers = [
+                model.for_new_entities(new, toy, nearness(new, toy)).score_all(question) for model in (there, scorer)
+            ]
+            np.testing.assert_allclose(*answers, **self.close)
+        if hasattr(there, "explain"):
+            assert there.explain(question, 1) == scorer.explain(question, 1)
+        monkeypatch.setattr("cascader.models.training._SECONDS_TIMED", 0)
+        with using_device(FAKE_DEVICE):
+            type(scorer)(**scorer.settings.as_dict()).dry_run(toy)
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class ModelContract(DeviceContract, ScorerContract):
     """What every registered model must do: it is a scorer that can be saved, loaded and described."""
 
     def test_has_all_that_a_model_needs(self, scorer):

@@ -21,6 +21,7 @@ from cascader.cli.options import (
     command_line,
     echo_share,
     share_engine,
+    with_device_option,
     with_engine_options,
     with_graph_options,
 )
@@ -44,6 +45,7 @@ EvaluationArgument = Annotated[
 
 
 @with_engine_options
+@with_device_option
 def evaluate(
     run: RunArgument,
     tiers: Annotated[

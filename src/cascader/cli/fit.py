@@ -10,6 +10,7 @@ from cascader.cli.options import (
     OpenedGraph,
     command_line,
     parsed_settings,
+    with_device_option,
     with_engine_options,
     with_graph_options,
 )
@@ -86,6 +87,7 @@ ReproduceOutOption = Annotated[
 
 @with_graph_options
 @with_engine_options
+@with_device_option
 def fit(
     graph: OpenedGraph,
     tiers: TiersOption = "",
@@ -142,6 +144,7 @@ def _default_folder(graph: str, model: str, preset: str | None, budget: str | No
 
 @with_graph_options
 @with_engine_options
+@with_device_option
 def reproduce(
     graph: OpenedGraph,
     preset: ReproducePresetOption = "best",

@@ -4,6 +4,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -93,6 +94,26 @@ def with_graph_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with_parameters(opening, [argument, *keywords])
 
 
+def with_device_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the option `--device`, and carry it out on that device."""
+
+    @wraps(command)
+    def on_device(*arguments: Any, device: str | None = None, **options: Any) -> None:  # noqa: ANN401 - the command's own
+        from cascader.models.device import using_device
+
+        with nullcontext() if device is None else using_device(device):
+            command(*arguments, **options)
+
+    device = Parameter("device", Parameter.KEYWORD_ONLY, default=None, annotation=DeviceOption)
+    return _with_parameters(on_device, [*signature(command).parameters.values(), device])
+
+
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device", help="Where to compute: auto, cpu, cuda, cuda:1 or mps. [default: CASCADER_DEVICE, or cpu]"
+    ),
+]
 RunArgument = Annotated[str, typer.Argument(help="A folder that `cascader fit` wrote, or its URL.")]
 VerifyOption = Annotated[
     bool,

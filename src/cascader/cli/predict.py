@@ -27,6 +27,7 @@ from cascader.cli.options import (
     budget_of,
     echo_share,
     share_engine,
+    with_device_option,
     with_engine_options,
 )
 from cascader.errors import DataError, SettingsError, UnscoredError
@@ -51,6 +52,7 @@ _MOST_LINKS = 50
 
 
 @with_engine_options
+@with_device_option
 def predict(
     run: RunArgument,
     entity: Annotated[str, typer.Argument(help="The given entity, by id or name.")] = "",
@@ -285,6 +287,7 @@ def _echo_caveats(predictor: "Predictor") -> None:
 
 
 @with_engine_options
+@with_device_option
 def classify(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(help="A table of triples by id or name: head, relation, tail.")],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cascader.cli.console import echo, echo_table
-from cascader.cli.options import RunArgument, VerifyOption, with_engine_options
+from cascader.cli.options import RunArgument, VerifyOption, with_device_option, with_engine_options
 from cascader.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ _QUESTIONS = 64
 _CANDIDATES = 4
 
 
+@with_device_option
 def describe(run: RunArgument, verify: VerifyOption = True) -> None:
     """Describe each tier of a run: parameters, speed on this machine, size on disk, and training.
 
@@ -68,6 +69,7 @@ def _pairs_per_second(model: "Model", kg: "KnowledgeGraph") -> float:
 
 
 @with_engine_options
+@with_device_option
 def report(
     run: RunArgument,
     out: Annotated[Path | None, typer.Option("--out", help="The folder for the report. [default: RUN/report]")] = None,
@@ -90,6 +92,7 @@ def report(
     echo(f"Written to {page} and {page.with_suffix('.json')}; each table and chart to {page.parent / 'tables'}/*.csv.")
 
 
+@with_device_option
 def serve(
     run: RunArgument,
     host: Annotated[

@@ -2,7 +2,8 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence, Sized
+from collections.abc import Generator, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 from torch.optim import Optimizer
 
+from cascader.errors import TrainingError
 from cascader.graph import Candidates, IntArray, KnownAnswers, Queries
+from cascader.models.device import forked_rng, rng_state, set_rng_state
 from cascader.scoring.scorer import Scorer, rejected_answers
 
 
@@ -19,10 +22,12 @@ class Draws:
     """The random draws of one epoch: all of them come from the seed and the epoch's number.
 
     Between two steps their state can be saved, so that an epoch can go on where it was interrupted. torch's global
-    generator, from which dropout draws, is one of them: whoever makes draws must do so within `torch.random.fork_rng`.
+    generator, from which dropout draws, is one of them: whoever makes draws must do so within `forked_rng`. All but
+    dropout is drawn on the CPU, and so is the same on every device.
     """
 
-    def __init__(self, seed: int, epoch: int) -> None:
+    def __init__(self, seed: int, epoch: int, device: torch.device) -> None:
+        self._device = device
         self.numpy = np.random.default_rng([seed, epoch])
         self.torch = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
         torch.manual_seed(seed * 1_000_003 + epoch)
@@ -33,14 +38,19 @@ class Draws:
         return {
             "numpy": torch.frombuffer(bytearray(numpy_state), dtype=torch.uint8),
             "torch": self.torch.get_state(),
-            "dropout": torch.get_rng_state(),
+            self._dropout: rng_state(self._device),
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Go on from a state; one of another device has nothing to say about dropout on this one."""
         self.numpy.bit_generator.state = json.loads(state["numpy"].numpy().tobytes())
         self.torch.set_state(state["torch"])
-        torch.set_rng_state(state["dropout"])
+        if self._dropout in state:
+            set_rng_state(self._device, state[self._dropout])
+
+    @property
+    def _dropout(self) -> str:
+        return "dropout" if self._device.type == "cpu" else f"dropout on {self._device.type}"
 
 
 BatchT = TypeVar("BatchT", bound=Sized)
@@ -51,6 +61,7 @@ class GradientTraining(ABC, Generic[BatchT]):
 
     def __init__(self, parameters: Mapping[str, Tensor], optimizer: Optimizer, seed: int) -> None:
         self._parameters, self._optimizer, self._seed = parameters, optimizer, seed
+        self._device = next(iter(parameters.values())).device
         self._draws: Draws | None = None  # of the epoch that is being trained
 
     def steps(
@@ -60,9 +71,9 @@ class GradientTraining(ABC, Generic[BatchT]):
 
         An epoch that was interrupted goes on after the steps that are `done`, from what `epoch_state` gave there.
         """
-        with torch.random.fork_rng(devices=[]):
+        with forked_rng(self._device), _naming_memory(self._device):
             self._start_epoch(state)
-            self._draws = Draws(self._seed, epoch)
+            self._draws = Draws(self._seed, epoch, self._device)
             batches = self._batches(epoch, self._draws)
             if state is not None:
                 self._draws.restore(state)
@@ -126,6 +137,16 @@ class GradientTraining(ABC, Generic[BatchT]):
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": states})
 
 
+@contextmanager
+def _naming_memory(device: torch.device) -> Iterator[None]:
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise TrainingError(
+            f"the memory of {device} is too small for this training. Lower batch_size, or train on cpu."
+        ) from error
+
+
 def in_batches(order: IntArray, size: int) -> list[IntArray]:
     """Cut an order into batches."""
     return [order[start : start + size] for start in range(0, len(order), size)]
@@ -175,7 +196,7 @@ class _SoftmaxLoss(torch.autograd.Function):
         label_smoothing: float,
     ) -> Tensor:
         log_probabilities = scores.log_softmax(dim=1)
-        of_questions = torch.zeros(len(scores)).index_add_(0, rows, weights)
+        of_questions = scores.new_zeros(len(scores)).index_add_(0, rows, weights)
         loss = -(log_probabilities[rows, answers] @ weights)
         if label_smoothing:
             of_all = -(log_probabilities.mean(dim=1) @ of_questions)

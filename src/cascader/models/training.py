@@ -246,7 +246,7 @@ def _resume(
 
 
 def _copy(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
 
 
 def _check_finite(loss: float, epoch: int, checkpoint: Checkpoint | None) -> None:

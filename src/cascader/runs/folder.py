@@ -16,6 +16,7 @@ from cascader.datasets import Split, load_graph, save_graph
 from cascader.display import Event, Listener, log_to
 from cascader.errors import DataError, SettingsError, StorageError
 from cascader.graph import KnowledgeGraph
+from cascader.models.device import using_device
 from cascader.models.model import Model
 from cascader.models.registry import load_model
 from cascader.models.training import CHECKPOINT
@@ -213,14 +214,16 @@ class RunFolder:
         expected = {name.removeprefix(prefix): of for name, of in record.files.items() if name.startswith(prefix)}
         check_sums(self.path / part, self._sums_of(part), expected, advice)
 
-    def stored(self, name: str, model: Scorer, kg: KnowledgeGraph, engine: Engine | None = None) -> StoredScorer:
-        """Wrap a trained tier so that its scores are stored in the folder and computed by `engine`."""
+    def stored(
+        self, name: str, model: Scorer, kg: KnowledgeGraph, engine: Engine | None = None, device: str = "cpu"
+    ) -> StoredScorer:
+        """Wrap a trained tier so that its scores are stored in the folder and computed by `engine`, on `device`."""
         if not self.has_tier(name):
             raise SettingsError(
                 f"{self.address} has no trained tier {name!r} whose scores could be stored. Fit it first."
             )
         store = self._store(name, kg.data_hash)
-        load = Call(load_scorer, (self._for_workers, name, self.tier_hash(name)))
+        load = Call(load_scorer, (self._for_workers, name, self.tier_hash(name), device))
         if isinstance(engine, ShareEngine):
             return StoredScorer(model, kg, engine.store(name, store), engine, load)
         if self.is_read_only:
@@ -366,7 +369,7 @@ def _parts(tiers: Mapping[str, str]) -> list[str]:
     return ["graph", *(f"tiers/{name}" for name in tiers)]
 
 
-def load_scorer(address: str | Path, tier: str, tier_hash: str) -> Scorer:
+def load_scorer(address: str | Path, tier: str, tier_hash: str, device: str = "cpu") -> Scorer:
     """Load a tier from the run's folder, as worker processes do; its hash must be the expected one."""
     folder = RunFolder(address)
     if not folder.has_tier(tier):
@@ -379,4 +382,5 @@ def load_scorer(address: str | Path, tier: str, tier_hash: str) -> Scorer:
             f"tier {tier!r} of {address} has been trained again since (sha256 {folder.tier_hash(tier)[:12]}, expected "
             f"{tier_hash[:12]}). Load the run again."
         )
-    return folder.load_tier(tier, folder.load_graph())
+    with using_device(device):
+        return folder.load_tier(tier, folder.load_graph())

@@ -14,6 +14,7 @@ from cascader.display import html_table
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation import Evaluation, Filtering
 from cascader.graph import Entity, KnowledgeGraph, Queries, Side, SplitName
+from cascader.models.device import using_device
 from cascader.models.model import Model
 from cascader.paths import copy_files
 from cascader.runs.calibrations import Calibrations, LabelGain
@@ -62,6 +63,7 @@ class Run:
     tiers: Mapping[str, Model]
     metadata: RunRecord
     part: tuple[str, ...] | None = None  # the tiers that its cascade may use; None: all but those that stand apart
+    device: str = "cpu"  # where the tiers are, and where other processes load them
 
     def __repr__(self) -> str:
         return f"Run({self.kg.name}, {', '.join(f'{tier}: {model.name}' for tier, model in self.tiers.items())})"
@@ -81,10 +83,7 @@ class Run:
         return self.tiers[name]
 
     def only(self, tiers: Sequence[str]) -> "Run":
-        """Return the same run with a cascade of these tiers alone; what valid chooses for them has files of its own.
-
-        `run.only(["rules", "kge"]).predict("aspirin", "treats")` is answered without the others.
-        """
+        """Return the same run with a cascade of these tiers alone; what valid chooses for them has files of its own."""
         for name in tiers:
             self.tier(name)
         whole = replace(self, part=None)
@@ -111,14 +110,14 @@ class Run:
             raise SettingsError(f"{self.folder.address} is still being fitted. Save it when that is done.")
         with atomic_folder(target.path) as temporary:
             copy_files(self.folder.path, temporary)
-        return load_run(target.address)
+        return load_run(target.address, device=self.device)
 
     # The cascade that valid chose.
 
     def scorers(self, engine: Engine | None = None) -> dict[str, Scorer]:
         """Return the tiers by name, in order; those that read pairs store their scores in the run's folder."""
         return {
-            name: self.folder.stored(name, model, self.kg, engine) if model.reads_pairs else model
+            name: self.folder.stored(name, model, self.kg, engine, self.device) if model.reads_pairs else model
             for name, model in self.tiers.items()
         }
 
@@ -262,12 +261,11 @@ class Run:
     ) -> Evaluation:
         """Rank the gold answers of a split with the tuned cascade, within a budget for all of its questions.
 
-        `filtering` is that of `cascader.evaluate`.
-        `tiers` evaluates some tiers instead, alone or added up with `weights` that valid chooses: "joint" weighs all at
-        once and leaves out what does not help, "alpha" adds one after the other (Eq. 1 of the paper). A tier that reads
-        pairs gets the `top` candidates. "tuned" tunes a cascade of these tiers as fitting does, and "paper" one with
-        the paper's search space; both read at most `top` candidates. `beside` adds the embedding of another run on the
-        same graph to this one's.
+        `filtering` is that of `cascader.evaluate`. `tiers` evaluates some tiers instead, alone or added up with
+        `weights` that valid chooses: "joint" weighs all at once and leaves out what does not help, "alpha" adds one
+        after the other (Eq. 1 of the paper). A tier that reads pairs gets the `top` candidates. "tuned" tunes a cascade
+        of these tiers as fitting does, and "paper" one with the paper's search space; both read at most `top`
+        candidates. `beside` adds the embedding of another run on the same graph to this one's.
         """
         return evaluate_run(self, split, filtering, tiers, weights, budget or Budget(), beside, top, name, engine)
 
@@ -326,17 +324,18 @@ def save_run(folder: str | Path, kg: KnowledgeGraph, tiers: Mapping[str, Model])
     return load_run(target.address)
 
 
-def load_run(folder: str | Path, *, verify: bool = True) -> Run:
+def load_run(folder: str | Path, *, verify: bool = True, device: str | None = None) -> Run:
     """Load a run from its folder or URL alone: `load_run("runs/mine").predict("aspirin", "treats")`.
 
     All files of its graph and its tiers are checked against the sums in `run.json`; `verify=False` leaves that out.
     While a run is being fitted, it answers with the tiers that are there, and says so in a warning.
+    `device` is where it answers, wherever it was trained: "auto", "cpu", "cuda", "cuda:1" or "mps".
     """
-    with addressed():
+    with addressed(), using_device(device) as chosen:
         found = RunFolder(folder)
         metadata = found.verified() if verify else found.metadata()
         kg = found.load_graph(metadata.dataset)
         if kg.data_hash != metadata.data_hash:
             raise DataError(f"the graph in {found.address} is not the one this run was fitted to. Fit it again.")
         found.warn_if_unfinished(metadata)
-        return Run(found, kg, found.load_tiers(metadata, kg), metadata)
+        return Run(found, kg, found.load_tiers(metadata, kg), metadata, device=str(chosen))

@@ -62,10 +62,10 @@ def _whole(text: str) -> int:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping[str, str] | None = None) -> None:
-    """Write named tensors as a safetensors file, atomically."""
+    """Write named tensors as a safetensors file, atomically; on whatever device they are, the bytes are the same."""
     from safetensors.torch import save_file
 
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic_file(path) as temporary:
         save_file(contiguous, temporary, None if metadata is None else dict(metadata))
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import BoolArray, Candidates, Entity, FloatArray, KnowledgeGraph, Queries
+from cascader.models.device import current_device
 from cascader.models.history import Schedule
 from cascader.models.model import TrainedModel
 from cascader.models.settings import Between, Settings
@@ -171,18 +172,18 @@ class Embedding(TrainedModel):
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
         with torch.inference_mode():
-            return self.similarity(self._predicted(queries), self.entities_).numpy()
+            return self.similarity(self._predicted(queries), self.entities_).cpu().numpy()
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query; shape (candidates,)."""
         with torch.inference_mode():
             predicted = self._predicted(queries)
             rows, ids = torch.from_numpy(candidates.rows), torch.from_numpy(candidates.ids.astype(np.int64))
-            scores = torch.empty(len(ids))
+            scores = predicted.new_empty(len(ids))
             for start in range(0, len(ids), _PAIRS_AT_ONCE):
                 some = slice(start, start + _PAIRS_AT_ONCE)
                 scores[some] = self.pairwise(predicted[rows[some]], self.entities_[ids[some]])
-            return scores.numpy()
+            return scores.cpu().numpy()
 
     def _predicted(self, queries: Queries) -> Tensor:
         if not hasattr(self, "entities_"):
@@ -227,8 +228,8 @@ class Embedding(TrainedModel):
                     f"the {part} of this {self.name} have shape {tuple(tensors[part].shape)}, but {kg.name} needs "
                     f"{shape}. It was trained on another graph."
                 )
-        self.entities_ = tensors["entities"]
-        self.relations_ = tensors["relations"]
+        device = current_device()
+        self.entities_, self.relations_ = tensors["entities"].to(device), tensors["relations"].to(device)
         return self
 
 
@@ -245,13 +246,15 @@ class NeighborEmbedding:
         order = np.argsort(-likely, axis=1, kind="stable")[:, : min(_NEIGHBORS, int(is_trained.sum()))]
         weights = softmax(np.take_along_axis(likely, order, axis=1) / _TEMPERATURE, axis=1)  # (new, neighbors)
         neighbors = model.entities_[torch.from_numpy(order)]  # (new, neighbors, entity width)
-        return cls(model, (torch.from_numpy(weights.astype(np.float32))[..., None] * neighbors).sum(dim=1))
+        shares = torch.from_numpy(weights.astype(np.float32)).to(neighbors.device)
+        return cls(model, (shares[..., None] * neighbors).sum(dim=1))
 
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
         with torch.inference_mode():
             anchors = self._vectors[torch.from_numpy(queries.anchors.astype(np.int64))]
-            return self._model.similarity(self._model.predict_vectors(anchors, queries), self._model.entities_).numpy()
+            scores = self._model.similarity(self._model.predict_vectors(anchors, queries), self._model.entities_)
+            return scores.cpu().numpy()
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query; shape (candidates,)."""

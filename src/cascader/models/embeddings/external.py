@@ -116,10 +116,11 @@ class PyKEENScorer:
         ):
             asked = queries.predicts_tail == predicts_tail
             if asked.any():
-                batch = torch.from_numpy(np.stack([column[asked] for column in columns], axis=1))
+                rows = np.stack([column[asked] for column in columns], axis=1)
+                batch = torch.from_numpy(rows).to(self._model.device)
                 with torch.inference_mode():
                     found: Any = score(batch)
-                scores[asked] = found.numpy()[:, self._entities]
+                scores[asked] = found.cpu().numpy()[:, self._entities]
         return scores
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:

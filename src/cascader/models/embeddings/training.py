@@ -13,6 +13,7 @@ from cascader.errors import SettingsError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.graph.arrays import positions_within
+from cascader.models.device import current_device
 from cascader.models.embeddings.embedding import Embedding
 from cascader.models.optimization import (
     Draws,
@@ -27,15 +28,19 @@ from cascader.models.training import TrainingCost, seconds_for, seconds_per_step
 
 #: A validation scores all entities for each question: in a large graph, a sample of valid has to do.
 _MOST_SCORES = 1_000_000_000
+#: Where torch has sparse gradients.
+_SPARSE_DEVICES = ("cpu", "cuda")
 #: To time a training on a large graph, a sample is enough: a batch is no slower for the triples outside of it.
 _TIMED_TRIPLES = 20_000
 
 
 def check_memory(model: Embedding, kg: KnowledgeGraph) -> None:
-    """Refuse a training that needs more memory than the machine has.
+    """Refuse a training on the CPU that needs more memory than the machine has.
 
     It needs the weights, their gradients, the optimizer's state, the best weights, and a batch of scores.
     """
+    if current_device().type != "cpu":
+        return
     settings, (entity_width, relation_width) = model.settings, model.widths()
     weights = len(kg.entities) * entity_width + 2 * len(kg.relations) * relation_width
     is_sampled = settings.loss in ("1-vs-sample", "negative-sampling")
@@ -83,6 +88,7 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         settings = model.settings
         generator = torch.Generator().manual_seed(settings.seed)
         entities, relations = model.initial(generator, len(kg.entities), len(kg.relations))
+        entities, relations = (vectors.to(current_device()) for vectors in (entities, relations))
         model.entities_, model.relations_ = entities.requires_grad_(), relations.requires_grad_()
         self._model, self._kg, self._settings = model, kg, settings
         parameters = {"entities": model.entities_, "relations": model.relations_}
@@ -121,12 +127,13 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         row_of = np.repeat(np.arange(len(rows)), rows.counts)
         queries = self._facts[rows.facts[np.cumsum(rows.counts) - rows.counts]]  # the first fact of each row
         golds = self._facts.required_golds()[rows.facts]
+        device = self._device
         return _Batch(
-            anchors=torch.from_numpy(queries.anchors.astype(np.int64)),
-            relations=torch.from_numpy(queries.directed_relations(len(self._kg.relations))),
-            golds=torch.from_numpy(golds.astype(np.int64)),
-            rows=torch.from_numpy(row_of),
-            weights=self._weights(torch.from_numpy(row_of), len(rows)),
+            anchors=torch.from_numpy(queries.anchors.astype(np.int64)).to(device),
+            relations=torch.from_numpy(queries.directed_relations(len(self._kg.relations))).to(device),
+            golds=torch.from_numpy(golds.astype(np.int64)).to(device),
+            rows=torch.from_numpy(row_of).to(device),
+            weights=self._weights(torch.from_numpy(row_of), len(rows)).to(device),
             queries=queries,
         )
 
@@ -171,7 +178,7 @@ class EmbeddingTraining(GradientTraining[_Rows]):
             losses = cross_entropy(scores, batch.relations[batch.rows], reduction="none")
             loss = loss + settings.relation_weight * (losses @ batch.weights)
         if settings.regularizer != "none" and settings.regularizer_weight:
-            of_questions = torch.zeros(len(anchors)).index_add_(0, batch.rows, batch.weights)
+            of_questions = anchors.new_zeros(len(anchors)).index_add_(0, batch.rows, batch.weights)
             penalty = self._penalty(anchors) @ of_questions + self._penalty(relations) @ of_questions
             loss = loss + settings.regularizer_weight * (penalty + self._penalty(golds) @ batch.weights)
         return loss
@@ -181,23 +188,25 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         # embedding(), not indexing: its gradient is summed in a fixed order, so a resumed training is the same.
         # With a sparse gradient, the optimizer skips the entities that are not in the batch.
         is_sparse = self._settings.loss == "1-vs-sample" and self._settings.optimizer == "adagrad"
+        is_sparse = is_sparse and self._device.type in _SPARSE_DEVICES
         return embedding(places, self._model.entities_, sparse=is_sparse)
 
     def _compared(self, golds: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The vectors that answers are compared with, (entities, entity width), and the answers' places among them."""
         if self._settings.loss != "1-vs-sample":
             return self._model.entities_, golds
-        sampled = sample_entities(self._settings.negatives, len(self._kg.entities), generator)
+        sampled = sample_entities(self._settings.negatives, len(self._kg.entities), generator).to(self._device)
         compared: Tensor = torch.unique(torch.cat([golds, sampled]))
         return self._entities(compared), torch.searchsorted(compared, golds)
 
     def _sampled_loss(self, batch: _Batch, predicted: Tensor, golds: Tensor, generator: torch.Generator) -> Tensor:
         model, settings = self._model, self._settings
         sampled = sample_entities(settings.negatives, len(self._kg.entities), generator)
-        negative = is_negative(sampled, self._kg.known(("train",)).of(batch.queries), len(self._kg.entities))
+        known = self._kg.known(("train",)).of(batch.queries)
+        negative = is_negative(sampled, known, len(self._kg.entities)).to(self._device)
         return self_adversarial(
             model.pairwise(predicted, golds),
-            model.similarity(predicted, self._entities(sampled)),
+            model.similarity(predicted, self._entities(sampled.to(self._device))),
             negative,
             settings.margin,
             settings.adversarial_temperature,
@@ -231,7 +240,7 @@ def _dropped(vectors: Tensor, share: float, generator: torch.Generator) -> Tenso
     """Set a share of the coordinates to 0, and scale up the others to compensate."""
     if not share:
         return vectors
-    kept = torch.rand(vectors.shape, generator=generator) >= share
+    kept = (torch.rand(vectors.shape, generator=generator) >= share).to(vectors.device)
     return vectors * kept / (1 - share)
 
 

@@ -65,6 +65,16 @@ class BaseModel:
         layers: nn.ModuleList = self.encoder.encoder.layer
         return layers
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(iter(self.encoder.parameters())).device
+
+    def to(self, device: torch.device) -> "BaseModel":
+        """Move its weights to a device, and return it."""
+        self.encoder.to(device)
+        return self
+
     def embed(self, tokens: Tensor, types: Tensor) -> Tensor:
         """The input of the lowest layer; shape (texts, tokens, width)."""
         embedded: Tensor = self.encoder.embeddings(input_ids=tokens, token_type_ids=types)
@@ -75,13 +85,14 @@ class BaseModel:
         digest = hashlib.sha256()
         for name, tensor in sorted(self.encoder.state_dict().items()):
             digest.update(name.encode())
-            digest.update(tensor.detach().contiguous().numpy().tobytes())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
     def save(self, folder: Path) -> None:
         """Write weights, configuration and tokenizer in transformers' layout."""
         with replaced_folder(folder) as temporary:
-            self.encoder.save_pretrained(temporary)
+            weights = {name: tensor.cpu() for name, tensor in self.encoder.state_dict().items()}
+            self.encoder.save_pretrained(temporary, state_dict=weights)
             self.tokenizer.save_pretrained(temporary)
 
 

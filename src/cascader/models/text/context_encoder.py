@@ -21,6 +21,7 @@ from cascader.cascade.blend import best_sum
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
+from cascader.models.device import current_device, forked_rng, to_device
 from cascader.models.history import Schedule
 from cascader.models.model import array_of
 from cascader.models.settings import Settings
@@ -72,7 +73,7 @@ class ContextEncoder(TextModel):
         return Schedule(self.settings.epochs, self.settings.valid_every, self.settings.patience, time_limit)
 
     def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
-        base = load_base_model(self.settings.base)
+        base = load_base_model(self.settings.base).to(current_device())
         texts = GraphTexts.of(kg, base, self.settings.max_tokens)
         self._split(base)
         whole = TextEncoder(base, texts, trainable_layers=0)
@@ -114,13 +115,13 @@ class ContextEncoder(TextModel):
         self, kg: KnowledgeGraph, base: BaseModel, texts: GraphTexts, vectors: tuple[Tensor, Tensor]
     ) -> None:
         """Build untrained towers for a graph, and keep what questions about it are read with."""
-        self._text_vectors, self._relation_count = vectors, len(kg.relations)
-        self._vectors, self._phrases = (scaled(some) for some in vectors)
+        self._text_vectors, self._relation_count = tuple(some.to(base.device) for some in vectors), len(kg.relations)
+        self._vectors, self._phrases = (scaled(some) for some in self._text_vectors)
         self._train = kg.known(("train",))
         self._facts: WeakKeyDictionary[KnownAnswers, Facts] = WeakKeyDictionary()
-        with torch.random.fork_rng(devices=[]):
+        with forked_rng(base.device):
             torch.manual_seed(self.settings.seed)
-            self._towers = ContextTowers(base, len(kg.relations), self.settings)
+            self._towers = ContextTowers(base, len(kg.relations), self.settings).to(base.device)
         self._towers.requires_grad_(True).eval()
         self._load_base: Callable[[], BaseModel] = lambda: base
         self._anchors = _Anchors(cache(lambda: StateCache(self._lower(base), texts.entities)), self._vectors, True)
@@ -145,7 +146,7 @@ class ContextEncoder(TextModel):
         """Train for a moment and estimate the rest; the model can score afterwards, but has learned next to nothing."""
         self._check_trainable(kg)
         settings = self.settings
-        base, loading = load_timed(settings.base)
+        base, loading = load_timed(settings.base, current_device())
         texts = GraphTexts.of(kg, base, settings.max_tokens)
         self._split(base)
         whole = BlankEncoder(base, texts, 0)
@@ -175,7 +176,7 @@ class ContextEncoder(TextModel):
         """The vectors of all entities with the current towers; shape (entities, coordinates)."""
         everyone = np.arange(len(self._vectors))
         lengths = states(everyone).counts + self.settings.neighbors
-        vectors = torch.empty(len(everyone), self.settings.dim)
+        vectors = self._vectors.new_empty(len(everyone), self.settings.dim)
         for some in token_batches(lengths, _TOKENS_AT_ONCE):
             neighbors = facts.of(some, self.settings.neighbors)
             texts = Texts.of(states(some), self._vectors, some)
@@ -189,25 +190,25 @@ class ContextEncoder(TextModel):
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
         with torch.inference_mode():
-            return (self._questions(queries) @ self.entities_.T).numpy()
+            return (self._questions(queries) @ self.entities_.T).cpu().numpy()
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query; shape (candidates,)."""
         with torch.inference_mode():
             questions = self._questions(queries)
             rows, ids = torch.from_numpy(candidates.rows), torch.from_numpy(candidates.ids).long()
-            scores = torch.empty(len(ids))
+            scores = questions.new_empty(len(ids))
             for start in range(0, len(ids), _PAIRS_AT_ONCE):
                 some = slice(start, start + _PAIRS_AT_ONCE)
                 scores[some] = (questions[rows[some]] * self.entities_[ids[some]]).sum(dim=1)
-            return scores.numpy()
+            return scores.cpu().numpy()
 
     def _questions(self, queries: Queries) -> Tensor:
         """The vectors of questions, scaled by the inverse temperature; shape (queries, coordinates)."""
         if not hasattr(self, "entities_"):
             raise self._not_fitted()
         distinct, question_of = queries.unique()
-        found = torch.empty(len(distinct), self.settings.dim)
+        found = self.entities_.new_empty(len(distinct), self.settings.dim)
         lengths = self._anchors.lengths(distinct.anchors) + self.settings.neighbors
         for some in token_batches(lengths, _TOKENS_AT_ONCE):
             found[torch.from_numpy(some)] = self._some_questions(distinct[some])
@@ -215,7 +216,7 @@ class ContextEncoder(TextModel):
 
     def _some_questions(self, queries: Queries) -> Tensor:
         neighbors = self._neighbors(queries)
-        relations = torch.from_numpy(queries.directed_relations(self._relation_count))
+        relations = to_device(queries.directed_relations(self._relation_count), self.entities_.device)
         ids = torch.from_numpy(neighbors.ids)
         return self._towers.questions(
             relations,
@@ -248,7 +249,7 @@ class ContextEncoder(TextModel):
         """The cosine similarity of new entities' texts to those of the graph; shape (new entities, entities)."""
         with torch.inference_mode():
             new = normalize(self._new_vectors(entities, kg), dim=1)
-            return (new @ normalize(self._text_vectors[0], dim=1).T).numpy()
+            return (new @ normalize(self._text_vectors[0], dim=1).T).cpu().numpy()
 
     def _new_vectors(self, entities: Sequence[Entity], kg: KnowledgeGraph) -> Tensor:
         base, new = self._base_model(), _graph_of(entities, kg)
@@ -286,11 +287,11 @@ class ContextEncoder(TextModel):
                     f"this context encoder has texts for {len(some):,} {part}, but {kg.name} needs {count:,}. "
                     "It was trained on another graph."
                 )
-        base = load_held_model(self.settings.base, folder, is_trained=False)
+        base = load_held_model(self.settings.base, folder, is_trained=False).to(current_device())
         self._take_graph(kg, base, GraphTexts.of(kg, base, self.settings.max_tokens), vectors)
         self._towers.load_state_dict(under_prefix("towers/", tensors))
         array_of(tensors, "entities", (len(kg.entities), None))
-        self.entities_ = tensors["entities"]
+        self.entities_ = tensors["entities"].to(base.device)
 
 
 class _Anchors:

@@ -17,6 +17,7 @@ from torch.nn.functional import embedding, layer_norm, normalize, scaled_dot_pro
 
 from cascader.graph import FloatArray, IntArray, KnownAnswers, Queries
 from cascader.graph.arrays import offsets_of, positions_within
+from cascader.models.device import to_device
 from cascader.models.text.base_model import BaseModel, Layer
 from cascader.models.text.settings import ContextSettings
 from cascader.models.text.split_encoder import States
@@ -111,14 +112,14 @@ class ContextTower(nn.Module):
         """
         count = len(asking)
         first = self.asking_norm(self.asking_network(phrases) + self.asking(asking))
-        relations = self.relations(torch.from_numpy(neighbors.relations))
+        relations = self.relations(to_device(neighbors.relations, asking.device))
         of_facts = self.neighbor_norm(self.neighbor_network(of_ids)) + relations
         tokens = torch.cat([first, texts.states, of_facts])
         of_text = np.bincount(texts.rows, minlength=count)
         rows = np.concatenate([np.arange(count), texts.rows, neighbors.rows])
         after_text = 1 + of_text[neighbors.rows] + positions_within(np.bincount(neighbors.rows, minlength=count))
         positions = np.concatenate([np.zeros(count, dtype=np.int64), 1 + positions_within(of_text), after_text])
-        read = _read(self.layers, tokens, _Places.of(rows, positions, count))
+        read = _read(self.layers, tokens, _Places.of(rows, positions, count, asking.device))
         return normalize(self.output(read) + self.correction(torch.cat([texts.vectors, read], dim=1)), dim=1)
 
 
@@ -135,9 +136,9 @@ class Texts:
         """Gather the texts of entities; `vectors` are those of all entities."""
         counts = states.counts[entities]
         places = np.repeat(states.offsets[entities], counts) + positions_within(counts)
-        tokens = states.rows.index_select(0, torch.from_numpy(places)).float()
+        tokens = states.rows.index_select(0, torch.from_numpy(places)).to(vectors.device).float()
         rows = np.repeat(np.arange(len(entities)), counts)
-        return cls(rows, tokens, vectors.index_select(0, torch.from_numpy(entities).long()))
+        return cls(rows, tokens, vectors.index_select(0, to_device(entities, vectors.device).long()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,17 +149,17 @@ class _Places:
     mask: Tensor  # (inputs, 1, 1, longest) True where there is a token
 
     @classmethod
-    def of(cls, rows: IntArray, positions: IntArray, count: int) -> "_Places":
+    def of(cls, rows: IntArray, positions: IntArray, count: int, device: torch.device) -> "_Places":
         longest = int(positions.max(initial=0)) + 1
         flat = torch.from_numpy(rows * longest + positions)
         mask = torch.zeros(count * longest, dtype=torch.bool)
         mask[flat] = True
-        return cls(flat, mask.view(count, 1, 1, longest))
+        return cls(flat.to(device), mask.view(count, 1, 1, longest).to(device))
 
     def padded(self, tokens: Tensor, heads: int) -> Tensor:
         """Shape (inputs, heads, longest, width of a head)."""
         count, *_, longest = self.mask.shape
-        block = torch.zeros(count * longest, tokens.shape[1]).index_copy(0, self.flat, tokens)
+        block = tokens.new_zeros(count * longest, tokens.shape[1]).index_copy(0, self.flat, tokens)
         return block.view(count, longest, heads, -1).transpose(1, 2)
 
 
@@ -221,16 +222,18 @@ class ContextTowers(nn.Module):
         coordinates).
         """
         alone = self.question_tower(relations, phrases, texts, neighbors, of_ids[0])
-        rows = torch.from_numpy(neighbors.rows)
+        rows = to_device(neighbors.rows, alone.device)
         count = self.question_tower.relations.num_embeddings
-        gates = embedding(relations[rows] * count + torch.from_numpy(neighbors.relations), self.gates)
+        known = to_device(neighbors.relations, alone.device)
+        gates = embedding(relations[rows] * count + known, self.gates)
         taken_over = torch.zeros_like(alone).index_add(0, rows, _GATE_SPEED * gates * of_ids[1])
         return normalize(alone + taken_over, dim=1)
 
     def entities(self, texts: Texts, neighbors: Neighbors, of_ids: Tensor) -> Tensor:
         """Unit vectors; shape (entities, coordinates)."""
         count = len(texts.vectors)
-        asking, nothing = torch.zeros(count, dtype=torch.long), torch.zeros(count, self._width)
+        nothing = texts.vectors.new_zeros(count, self._width)
+        asking = nothing.new_zeros(count, dtype=torch.long)
         vectors: Tensor = self.entity_tower(asking, nothing, texts, neighbors, of_ids)
         return vectors
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
+from cascader.models.device import to_device
 from cascader.models.optimization import Draws, GradientTraining, in_batches, trainable_parameters
 from cascader.models.text.context_towers import ContextTowers, Facts, Texts
 from cascader.models.text.settings import ContextSettings
@@ -54,7 +55,7 @@ class ContextTraining(GradientTraining[IntArray]):
 
     def _start_epoch(self, state: Mapping[str, Tensor] | None) -> None:
         """Encode all entities with the weights before the epoch, unless that was done before it was interrupted."""
-        self._answers = self.entities() if state is None else state["answers"]
+        self._answers = self.entities() if state is None else state["answers"].to(self._device)
         self._encoded = None  # they are about to change
         self._towers.train()
 
@@ -108,14 +109,14 @@ class ContextTraining(GradientTraining[IntArray]):
         questions, relations = self._queries[batch], self._relations[batch]
         asked = self._question_vectors(questions, relations, self._answers, draws.numpy)
         scores = self._towers.log_scale.exp() * asked @ self._answer_vectors(questions, relations, draws.numpy).T
-        scores = scores.masked_fill(self._is_other_answer(questions), -torch.inf)
-        return cross_entropy(scores, torch.arange(len(batch)))
+        scores = scores.masked_fill(self._is_other_answer(questions).to(self._device), -torch.inf)
+        return cross_entropy(scores, torch.arange(len(batch), device=self._device))
 
     def _question_vectors(
         self, questions: Queries, relations: IntArray, answers: Tensor, rng: np.random.Generator
     ) -> Tensor:
         neighbors = self._facts.sample(questions, relations, self._settings.neighbors, rng)
-        asked, ids = torch.from_numpy(relations), torch.from_numpy(neighbors.ids)
+        asked, ids = to_device(relations, self._device), torch.from_numpy(neighbors.ids)
         texts = Texts.of(self._states, self._vectors, questions.anchors)
         return self._towers.questions(asked, self._phrases[asked], texts, neighbors, (self._vectors[ids], answers[ids]))
 

@@ -103,7 +103,8 @@ class CrossEncoder(PairModel):
 
     @property
     def _wants_int8(self) -> bool:
-        return self.settings.precision == "int8" or (self.settings.precision == "auto" and has_onnx())
+        is_faster = has_onnx() and self._base.device.type == "cpu"  # ONNX Runtime scores on the CPU
+        return self.settings.precision == "int8" or (self.settings.precision == "auto" and is_faster)
 
     def _prepare_scoring(self) -> None:
         super()._prepare_scoring()

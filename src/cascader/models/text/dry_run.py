@@ -25,10 +25,10 @@ _TEXTS = 32
 
 
 @lru_cache(maxsize=2)
-def load_timed(name: str) -> tuple[BaseModel, float]:
+def load_timed(name: str, device: torch.device) -> tuple[BaseModel, float]:
     """A pretrained model and the seconds it took to load; shared by all dry runs, which train it to no purpose."""
     started = time.perf_counter()
-    return load_base_model(name), time.perf_counter() - started
+    return load_base_model(name).to(device), time.perf_counter() - started
 
 
 class BlankEncoder(TextEncoder):
@@ -42,7 +42,8 @@ class BlankEncoder(TextEncoder):
         self.reading_seconds += seconds_to_read(self._lower, tokens.take(missing))
         lengths = tokens.counts + 2 if has_upper else np.ones(len(tokens), dtype=np.int64)
         offsets = offsets_of(lengths)
-        return States(offsets, torch.rand(int(offsets[-1]), self.base.width))
+        blank = torch.rand(int(offsets[-1]), self.base.width)
+        return States(offsets, blank if has_upper else blank.to(self.base.device))
 
 
 def leave_blank(encoder: PairEncoder, base: BaseModel) -> float:

@@ -20,6 +20,7 @@ from cascader.cascade.blend import best_sum
 from cascader.errors import DataError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, KnowledgeGraph, Queries
+from cascader.models.device import current_device, forked_rng, to_device
 from cascader.models.history import Schedule
 from cascader.models.model import array_of
 from cascader.models.settings import Settings
@@ -67,7 +68,7 @@ class DualEncoder(TextModel):
         return Schedule(self.settings.epochs, self.settings.valid_every, self.settings.patience, time_limit)
 
     def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
-        self._trained = self._text_encoder(load_base_model(self.settings.base), kg)
+        self._trained = self._text_encoder(load_base_model(self.settings.base).to(current_device()), kg)
         self._build(self._trained.base.width, kg)
         queries = Queries.from_triples(kg.sample("valid", _VALID_TRIPLES, self.settings.seed))
 
@@ -92,7 +93,7 @@ class DualEncoder(TextModel):
         """Train for a moment and estimate the rest; the model can score afterwards, but has learned next to nothing."""
         self._check_trainable(kg)
         settings = self.settings
-        base, loading = load_timed(settings.base)
+        base, loading = load_timed(settings.base, current_device())
         started = time.perf_counter()
         texts = GraphTexts.of(kg, base, settings.max_tokens)
         tokenizing = time.perf_counter() - started
@@ -125,9 +126,9 @@ class DualEncoder(TextModel):
 
     def _build(self, width: int, kg: KnowledgeGraph) -> None:
         self._relation_count, self._entity_count = len(kg.relations), len(kg.entities)
-        with torch.random.fork_rng(devices=[]):
+        with forked_rng(current_device()):
             torch.manual_seed(self.settings.seed)
-            self._towers: Towers = build_towers(width, len(kg.relations), self.settings)
+            self._towers: Towers = build_towers(width, len(kg.relations), self.settings).to(current_device())
 
     @torch.no_grad()
     def _encode_entities(self, encoder: Encoder) -> None:
@@ -148,26 +149,26 @@ class DualEncoder(TextModel):
     def score_all(self, queries: Queries) -> FloatArray:
         """Score every entity; shape (queries, entities)."""
         with torch.inference_mode():
-            return (self._questions(queries) @ self.entities_.T).numpy()
+            return (self._questions(queries) @ self.entities_.T).cpu().numpy()
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query; shape (candidates,)."""
         with torch.inference_mode():
             questions = self._questions(queries)
             rows, ids = torch.from_numpy(candidates.rows), torch.from_numpy(candidates.ids).long()
-            scores = torch.empty(len(ids))
+            scores = questions.new_empty(len(ids))
             for start in range(0, len(ids), _PAIRS_AT_ONCE):
                 some = slice(start, start + _PAIRS_AT_ONCE)
                 scores[some] = (questions[rows[some]] * self.entities_[ids[some]]).sum(dim=1)
-            return scores.numpy()
+            return scores.cpu().numpy()
 
     def _questions(self, queries: Queries) -> Tensor:
         """The vectors of questions, each distinct one encoded once; shape (queries, coordinates)."""
         if not hasattr(self, "entities_"):
             raise self._not_fitted()
         distinct, question_of = queries.unique()
-        anchors = torch.from_numpy(distinct.anchors).long()
-        relations = torch.from_numpy(distinct.directed_relations(self._relation_count))
+        anchors = to_device(distinct.anchors, self.entities_.device).long()
+        relations = to_device(distinct.directed_relations(self._relation_count), self.entities_.device)
         return self._towers.question_vectors(self._encoder, anchors, relations)[torch.from_numpy(question_of)]
 
     def for_new_entities(
@@ -183,7 +184,7 @@ class DualEncoder(TextModel):
         with torch.inference_mode():
             new = normalize(self._new_encoder(entities, kg).entities(torch.arange(len(entities))), dim=1)
             of_graph = normalize(self._encoder.entities(torch.arange(self._entity_count)), dim=1)
-            return (new @ of_graph.T).numpy()
+            return (new @ of_graph.T).cpu().numpy()
 
     def _new_encoder(self, entities: Sequence[Entity], kg: KnowledgeGraph) -> TextEncoder:
         nothing = np.empty((0, 3), dtype=np.int32)
@@ -225,9 +226,9 @@ class DualEncoder(TextModel):
         self._towers.load_state_dict(under_prefix("towers/", tensors))
         self._towers.eval()
         array_of(tensors, "entities", (len(kg.entities), None))
-        self.entities_ = tensors["entities"]
-        load = cache(lambda: load_held_model(self.settings.base, folder, self.settings.trainable_layers > 0))
+        device, is_trained = current_device(), self.settings.trainable_layers > 0
+        self.entities_ = tensors["entities"].to(device)
+        load = cache(lambda: load_held_model(self.settings.base, folder, is_trained).to(device))
         self._load_base = load
-        self._encoder = CachedEncoder(
-            texts["entities"], texts["relations"], lambda: self._text_encoder(load(), kg).eval()
-        )
+        entities, relations = texts["entities"].to(device), texts["relations"].to(device)
+        self._encoder = CachedEncoder(entities, relations, lambda: self._text_encoder(load(), kg).eval())

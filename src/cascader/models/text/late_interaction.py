@@ -19,6 +19,7 @@ from cascader.cascade.blend import best_sum
 from cascader.errors import DataError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.models.device import current_device, forked_rng, to_device
 from cascader.models.history import Schedule
 from cascader.models.plausibility import Plausibility
 from cascader.models.settings import Settings
@@ -69,7 +70,7 @@ class LateInteraction(TextModel):
         return Schedule(self.settings.epochs, self.settings.valid_every, self.settings.patience, time_limit)
 
     def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
-        base = load_base_model(self.settings.base)
+        base = load_base_model(self.settings.base).to(current_device())
         lower = FrozenLayers(base, self.settings.layer)
         states = LateTexts.of(kg, base, self.settings.max_tokens).read(lower)
         return self._training(kg, base, states, earlier)
@@ -78,6 +79,7 @@ class LateInteraction(TextModel):
         self, kg: KnowledgeGraph, base: BaseModel, states: tuple[TokenRows, TokenRows], earlier: Scorer | None
     ) -> LateTraining:
         self._build(base.width, kg)
+        entities, relations = (some.to(base.device) for some in states)
         self._load_base: Callable[[], BaseModel] = lambda: base
         queries = Queries.from_triples(kg.sample("valid", _VALID_TRIPLES, self.settings.seed))
         beside = earlier or (Plausibility().fit(kg) if self.settings.prior_weight else None)
@@ -86,12 +88,12 @@ class LateInteraction(TextModel):
             """The MRR with the current weights, in the sum with what it is to complement."""
             if len(queries) == 0:
                 return None
-            self._project(*states)
+            self._project(entities, relations)
             if beside is None:
                 return mean_reciprocal_rank(self, queries, kg.known())
             return best_sum(beside, self, kg, queries).mrr
 
-        return LateTraining(self._matcher, states, self.settings, kg, earlier, validate)
+        return LateTraining(self._matcher, (entities, relations), self.settings, kg, earlier, validate)
 
     def _finish(self, training: Trainable) -> None:
         assert isinstance(training, LateTraining)  # noqa: S101 - it is the one that was prepared
@@ -101,7 +103,7 @@ class LateInteraction(TextModel):
         """Train for a moment and estimate the rest; the model can score afterwards, but has learned next to nothing."""
         self._check_trainable(kg)
         settings = self.settings
-        base, loading = load_timed(settings.base)
+        base, loading = load_timed(settings.base, current_device())
         lower = FrozenLayers(base, settings.layer)
         started = time.perf_counter()
         texts = LateTexts.of(kg, base, settings.max_tokens)
@@ -129,9 +131,9 @@ class LateInteraction(TextModel):
 
     def _build(self, width: int, kg: KnowledgeGraph) -> None:
         self._kg, self._anchors_of = kg, kg.entities
-        with torch.random.fork_rng(devices=[]):
+        with forked_rng(current_device()):
             torch.manual_seed(self.settings.seed)
-            self._matcher = TokenMatcher(width, len(kg.relations), self.settings)
+            self._matcher = TokenMatcher(width, len(kg.relations), self.settings).to(current_device())
 
     @torch.no_grad()
     def _project(self, entities: TokenRows, relations: TokenRows) -> None:
@@ -154,13 +156,13 @@ class LateInteraction(TextModel):
         """Score every entity; shape (queries, entities)."""
         distinct, question_of = queries.unique()
         with torch.inference_mode():
-            scores = torch.empty(len(distinct), len(self._entities().offsets) - 1)
+            scores = torch.empty(len(distinct), len(self._entities()), device=self._device)
             for start in range(0, len(distinct), _QUESTIONS_AT_ONCE):
                 some = slice(start, start + _QUESTIONS_AT_ONCE)
                 vectors = self._asked(distinct[some]).vectors
                 for group, tokens in self._groups:
                     scores[some, torch.from_numpy(group.places)] = best_matches(vectors, tokens, len(group.places))
-            return scores.numpy()[question_of]
+            return scores.cpu().numpy()[question_of]
 
     def score(self, queries: Queries, candidates: Candidates) -> FloatArray:
         """Score the candidates of each query; shape (candidates,)."""
@@ -178,7 +180,11 @@ class LateInteraction(TextModel):
     def _asked(self, queries: Queries) -> QuestionTokens:
         relations = queries.directed_relations(len(self._kg.relations))
         segments = [(self.relations_, relations), (self.anchors_, queries.anchors)]
-        return self._matcher.question_tokens(segments, torch.from_numpy(relations))
+        return self._matcher.question_tokens(segments, to_device(relations, self._device))
+
+    @property
+    def _device(self) -> torch.device:
+        return self._matcher.log_scale.device
 
     def _entities(self) -> TokenRows:
         if not hasattr(self, "entities_"):
@@ -209,7 +215,7 @@ class LateInteraction(TextModel):
         new = KnowledgeGraph(kg.name, tuple(entities), kg.relations, nothing, nothing, nothing)
         states, _ = LateTexts.of(new, base, self.settings.max_tokens).read(FrozenLayers(base, self.settings.layer))
         with torch.no_grad():
-            scorer.anchors_ = states.mapped(self._matcher.features)
+            scorer.anchors_ = states.to(self._device).mapped(self._matcher.features)
         scorer._anchors_of = new.entities
         return scorer
 
@@ -237,7 +243,8 @@ class LateInteraction(TextModel):
 
     def _take_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> None:
         entities, relations = (
-            TokenRows.of_tensors(under_prefix(f"{part}/", tensors)) for part in ("entities", "relations")
+            TokenRows.of_tensors(under_prefix(f"{part}/", tensors)).to(current_device())
+            for part in ("entities", "relations")
         )
         found, expected = (len(entities), len(relations)), (len(kg.entities), 2 * len(kg.relations))
         if found != expected:
@@ -250,8 +257,9 @@ class LateInteraction(TextModel):
         self._matcher.load_state_dict(matcher)
         self._matcher.eval()
         self._take_entities(entities)
-        self.anchors_, self.relations_ = entities.with_rows(tensors["anchors"]), relations
-        self._load_base = cache(lambda: load_held_model(self.settings.base, folder, is_trained=False))
+        self.anchors_, self.relations_ = entities.with_rows(tensors["anchors"].to(self._device)), relations
+        device = self._device
+        self._load_base = cache(lambda: load_held_model(self.settings.base, folder, is_trained=False).to(device))
 
 
 def _scores_of(question: Tensor, entities: TokenRows, candidates: IntArray) -> FloatArray:
@@ -259,5 +267,5 @@ def _scores_of(question: Tensor, entities: TokenRows, candidates: IntArray) -> F
     scores = np.empty(len(candidates), dtype=np.float32)
     for group in by_length(entities, candidates):
         tokens = entities.rows[torch.from_numpy(group.rows)].float()
-        scores[group.places] = best_matches(question, tokens.T, len(group.places))[0].numpy()
+        scores[group.places] = best_matches(question, tokens.T, len(group.places))[0].cpu().numpy()
     return scores

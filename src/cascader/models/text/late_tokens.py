@@ -17,6 +17,7 @@ from torch.nn.functional import embedding, layer_norm, normalize
 
 from cascader.graph import IntArray, KnowledgeGraph
 from cascader.graph.arrays import offsets_of, positions_within
+from cascader.models.device import to_device
 from cascader.models.model import array_of
 from cascader.models.optimization import BackwardContext
 from cascader.models.text.base_model import BaseModel
@@ -58,6 +59,10 @@ class TokenRows:
         rows = [rows_of(self.take(texts)).half() for texts in _runs(len(self))]
         return self.with_rows(torch.cat(rows))
 
+    def to(self, device: torch.device) -> "TokenRows":
+        """The same on a device."""
+        return TokenRows(self.offsets, self.rows.to(device), self.parts.to(device))
+
     def tensors(self) -> dict[str, Tensor]:
         """What is saved of them."""
         return {"offsets": torch.from_numpy(self.offsets), "rows": self.rows, "parts": self.parts}
@@ -86,7 +91,8 @@ class TokenRows:
         """Where the rows of each text are, (texts, longest), and which of these places are tokens, not padding."""
         within, counts = np.arange(self.counts[texts].max(initial=1)), self.counts[texts][:, None]
         is_token = within < counts
-        return torch.from_numpy(self.offsets[texts][:, None] + within * is_token), torch.from_numpy(is_token)
+        places = self.offsets[texts][:, None] + within * is_token
+        return to_device(places, self.rows.device), to_device(is_token, self.rows.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +262,7 @@ def best_matches(questions: Tensor, tokens: Tensor, count: int) -> Tensor:
     """
     size, width, dim = questions.shape
     at_once = max(1, _ROWS_AT_ONCE // width)
-    sums, buffer = torch.empty(size, count), torch.empty(at_once * width, tokens.shape[1])
+    sums, buffer = questions.new_empty(size, count), questions.new_empty(at_once * width, tokens.shape[1])
     for start in range(0, size, at_once):
         some = questions[start : start + at_once]
         products = buffer[: len(some) * width]  # memory that is used again is twice as fast as new memory
@@ -277,7 +283,7 @@ class _BestMatches(torch.autograd.Function):
     @staticmethod
     def forward(ctx: BackwardContext, questions: Tensor, tokens: Tensor, count: int) -> Tensor:
         rows, longest = questions.flatten(0, 1), len(tokens) // count
-        best, chosen = torch.empty(len(rows), count), torch.empty(len(rows), count, dtype=torch.int32)
+        best, chosen = rows.new_empty(len(rows), count), rows.new_empty(len(rows), count, dtype=torch.int32)
         columns = tokens.T.contiguous()
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             some = slice(start, start + _ROWS_AT_ONCE)
@@ -287,15 +293,16 @@ class _BestMatches(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: BackwardContext, of_sums: Tensor) -> tuple[Tensor, Tensor, None]:
-        questions, tokens, chosen = ctx.saved_tensors
+        # scipy's sparse products are those of the CPU; torch has none on some devices.
+        questions, tokens, chosen = (tensor.cpu() for tensor in ctx.saved_tensors)
         count, width = chosen.shape[1], questions.shape[1]
         rows = questions.flatten(0, 1)
         matched = (chosen * count + torch.arange(count, dtype=torch.int32)).numpy()  # (rows, count) places in `tokens`
-        weights = of_sums.repeat_interleave(width, dim=0).numpy()
+        weights = of_sums.cpu().repeat_interleave(width, dim=0).numpy()
         starts = np.arange(0, matched.size + 1, count)
         matches = csr_array((weights.reshape(-1), matched.reshape(-1), starts), shape=(len(rows), len(tokens)))
-        of_questions = torch.from_numpy(matches @ tokens.numpy()).view_as(questions)
-        return of_questions, torch.from_numpy(matches.T @ rows.numpy()), None
+        of_questions = to_device(matches @ tokens.numpy(), of_sums.device).view_as(questions)
+        return of_questions, to_device(matches.T @ rows.numpy(), of_sums.device), None
 
 
 def _max(products: Tensor) -> tuple[Tensor, Tensor]:
@@ -308,6 +315,6 @@ def _max(products: Tensor) -> tuple[Tensor, Tensor]:
     low = (1 << (longest - 1).bit_length()) - 1
     bits = products.view(torch.int32)
     bits &= ~low
-    bits |= torch.arange(longest, dtype=torch.int32)[None, :, None]
+    bits |= torch.arange(longest, dtype=torch.int32, device=products.device)[None, :, None]
     best = products.amax(dim=1)
     return best, (best.view(torch.int32) & low).clamp(max=longest - 1)  # without a limit, NaN would point anywhere

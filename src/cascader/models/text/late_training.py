@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from cascader.graph import IntArray, KnowledgeGraph, Queries
+from cascader.models.device import to_device
 from cascader.models.optimization import (
     Draws,
     GradientTraining,
@@ -69,9 +70,10 @@ class LateTraining(GradientTraining[IntArray]):
         scores = self._scores(questions, compared)
         if self._prior is not None:
             prior = self._prior.score_all(questions)[:, compared]
-            scores = scores + self._settings.prior_weight * torch.from_numpy(prior)
-        rows, answers = torch.from_numpy(known.rows), torch.from_numpy(np.searchsorted(compared, known.ids))
-        weights = torch.full(rows.shape, 1 / (len(questions) * self._answers_per_question))
+            scores = scores + self._settings.prior_weight * to_device(prior, self._device)
+        answers = to_device(np.searchsorted(compared, known.ids), self._device)
+        rows, weight = to_device(known.rows, self._device), 1 / (len(questions) * self._answers_per_question)
+        weights = torch.full(rows.shape, weight, device=self._device)
         return softmax_loss(scores, rows, answers, weights, label_smoothing=0.0)
 
     def _compared(self, needed: IntArray, generator: torch.Generator) -> IntArray:
@@ -89,17 +91,17 @@ class LateTraining(GradientTraining[IntArray]):
         vectors = self._matcher.entity_vectors(entities)
         found, order = [], []
         for group in by_length(entities, np.arange(len(compared))):
-            tokens = vectors.index_select(0, torch.from_numpy(group.rows))
+            tokens = vectors.index_select(0, to_device(group.rows, self._device))
             found.append(learned_matches(asked, tokens, len(group.places)))
             order.append(group.places)
         back = np.argsort(np.concatenate(order))
-        return torch.cat(found, dim=1).index_select(1, torch.from_numpy(back))
+        return torch.cat(found, dim=1).index_select(1, to_device(back, self._device))
 
     def _asked(self, questions: Queries) -> QuestionTokens:
         relations, each = questions.directed_relations(len(self._kg.relations)), np.arange(len(questions))
         texts = self._relations.take(relations), self._entities.take(questions.anchors)
         segments = [(tokens.with_rows(self._matcher.features(tokens)), each) for tokens in texts]
-        return self._matcher.question_tokens(segments, torch.from_numpy(relations))
+        return self._matcher.question_tokens(segments, to_device(relations, self._device))
 
     def validate(self) -> float | None:
         """The MRR on valid with the current weights."""

@@ -16,6 +16,7 @@ from cascader.cascade.pruners import TopK
 from cascader.display import progress
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.models.device import current_device, forked_rng
 from cascader.models.history import Schedule
 from cascader.models.text.base_model import BaseModel, load_base_model, load_held_model, save_held_model
 from cascader.models.text.dry_run import leave_blank, load_timed, seconds_for_hard_negatives
@@ -61,7 +62,7 @@ class PairModel(TextModel):
         return Schedule(self.settings.rounds, self.settings.valid_every, self.settings.patience, time_limit)
 
     def _prepare(self, kg: KnowledgeGraph, earlier: Scorer | None) -> Trainable:
-        self._build(load_base_model(self.settings.base), kg)
+        self._build(load_base_model(self.settings.base).to(current_device()), kg)
         self._encoder.read_all()
         self._pretrain(kg)
         queries = Queries.from_triples(kg.sample("valid", self.settings.valid_triples, self.settings.seed))
@@ -93,15 +94,16 @@ class PairModel(TextModel):
     def _build(self, base: BaseModel, kg: KnowledgeGraph) -> None:
         self._base, self._relation_count, self._entity_count = base, len(kg.relations), len(kg.entities)
         texts = GraphTexts.of(kg, base, self.settings.max_tokens)
-        with torch.random.fork_rng(devices=[]):
+        with forked_rng(base.device):
             torch.manual_seed(self.settings.seed)
-            self._encoder, self._head = self._make(base, texts, len(kg.relations))
+            encoder, head = self._make(base, texts, len(kg.relations))
+        self._encoder, self._head = encoder.to(base.device), head.to(base.device)
 
     def dry_run(self, kg: KnowledgeGraph, earlier: Scorer | None = None) -> TrainingCost:
         """Train for a moment and estimate the rest; the model can score afterwards, but has learned next to nothing."""
         self._check_trainable(kg)
         settings = self.settings
-        base, loading = load_timed(settings.base)
+        base, loading = load_timed(settings.base, current_device())
         started = time.perf_counter()
         self._build(base, kg)
         tokenizing = time.perf_counter() - started
@@ -141,7 +143,7 @@ class PairModel(TextModel):
         scores = torch.empty(len(pairs))
         with torch.inference_mode(), progress("reading pairs", total=len(pairs), unit="pairs") as advance:
             for places in self._blocks(pairs):
-                scores[torch.from_numpy(places)] = self._score_pairs(pairs[places])
+                scores[torch.from_numpy(places)] = self._score_pairs(pairs[places]).cpu()
                 advance(len(places))
         return scores.numpy()[place_of]
 
@@ -201,7 +203,7 @@ class PairModel(TextModel):
                 f"this {self.name} encoder knows {relations // 2:,} relations, but {kg.name} has "
                 f"{len(kg.relations):,}. It was trained on another graph."
             )
-        self._build(load_held_model(self.settings.base, folder, is_trained=True), kg)
+        self._build(load_held_model(self.settings.base, folder, is_trained=True).to(current_device()), kg)
         self._head.load_state_dict(under_prefix("head/", tensors))
         with torch.no_grad():
             for name, each in self._embeddings().items():

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, logsigmoid, relu
 
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
+from cascader.models.device import to_device
 from cascader.models.optimization import Draws, GradientTraining, hard_negatives, in_batches, trainable_parameters
 from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
 from cascader.models.text.settings import CrossObjective, PairSettings
@@ -97,12 +98,12 @@ class PairTraining(GradientTraining[IntArray]):
         first = self._encoder(pairs)
         scores = self._head(first).view(-1, repeats)  # (queries, 1 + negatives), the gold first
         if self._objective == "listwise":
-            return cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long))
+            return cross_entropy(scores, torch.zeros(len(scores), dtype=torch.long, device=scores.device))
         golds, others = scores[:, :1], scores[:, 1:]
         is_true = -(logsigmoid(golds).mean() + logsigmoid(-others).mean()) / 2
         is_above = relu(_KG_BERT_MARGIN - golds + others).mean()
         relation_scores = self._head.relation_classifier(self._head.pooled(first[::repeats]))
-        which = cross_entropy(relation_scores, torch.from_numpy(pairs.relations[::repeats]).long())
+        which = cross_entropy(relation_scores, to_device(pairs.relations[::repeats], scores.device).long())
         return is_true + is_above + _KG_BERT_RELATION_WEIGHT * which
 
     def _negatives(self, places: IntArray, rng: np.random.Generator) -> IntArray:

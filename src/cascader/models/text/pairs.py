@@ -16,6 +16,7 @@ from torch.nn.functional import dropout, embedding, linear, scaled_dot_product_a
 from cascader.errors import SettingsError
 from cascader.graph import Candidates, IntArray, Queries
 from cascader.graph.arrays import offsets_of, positions_within
+from cascader.models.device import to_device
 from cascader.models.text.base_model import BaseModel, Layer
 from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, join
 from cascader.models.text.text_model import GraphTexts, Tokens
@@ -61,21 +62,24 @@ class JoinedPairs:
         segments, starts, row_count = [], np.empty_like(counts), 0
         for number, (states, some) in enumerate(texts):
             distinct, text_of = np.unique(some, return_inverse=True)
-            rows = states.rows[torch.from_numpy(_ranges(states.offsets[distinct], states.counts[distinct]))].float()
+            kept = states.rows[torch.from_numpy(_ranges(states.offsets[distinct], states.counts[distinct]))]
+            rows = kept.to(embeddings.device).float()
             starts[:, number] = row_count + offsets_of(states.counts[distinct])[text_of]
             segments.append(Segment(rows, embeddings[number]))
             row_count += len(rows)
-        places = torch.from_numpy(_ranges(starts[order].reshape(-1), counts[order].reshape(-1)))
-        return cls(segments, places, counts.sum(axis=1)[order], order, shared(order), match_embeddings)
+        places = to_device(_ranges(starts[order].reshape(-1), counts[order].reshape(-1)), embeddings.device)
+        matches = shared(order).to(embeddings.device)
+        return cls(segments, places, counts.sum(axis=1)[order], order, matches, match_embeddings)
 
     @classmethod
     def whole(cls, states: Tensor, mask: Tensor) -> "JoinedPairs":
         """Pairs that share no text: states (pairs, tokens, width) and their mask, (pairs, tokens)."""
-        lengths = mask.sum(dim=1).numpy()
+        lengths = mask.sum(dim=1).cpu().numpy()
         order = np.argsort(lengths, kind="stable")
         rows = states[torch.from_numpy(order)][mask[torch.from_numpy(order)]]
-        segment, nothing = Segment(rows, torch.zeros(rows.shape[1])), torch.zeros(1, rows.shape[1])
-        return cls([segment], torch.arange(len(rows)), lengths[order], order, torch.zeros(len(rows), 1), nothing)
+        segment, nothing = Segment(rows, rows.new_zeros(rows.shape[1])), rows.new_zeros(1, rows.shape[1])
+        places = torch.arange(len(rows), device=rows.device)
+        return cls([segment], places, lengths[order], order, rows.new_zeros(len(rows), 1), nothing)
 
     def states(self) -> Tensor:
         """The input of the first layer; shape (tokens, width)."""
@@ -94,7 +98,7 @@ class JoinedPairs:
 
     def in_order(self, read: Tensor) -> Tensor:
         """One row for each pair, in the order in which the pairs were given."""
-        return read.index_select(0, torch.from_numpy(np.argsort(self.order)))
+        return read.index_select(0, to_device(np.argsort(self.order), read.device))
 
     @property
     def runs(self) -> list[Run]:
@@ -117,7 +121,7 @@ def encode_pairs(layers: nn.ModuleList, pairs: JoinedPairs) -> Tensor:
     states, runs = pairs.states(), pairs.runs
     for number, layer in enumerate(layers[:-1]):
         states = _read_tokens(layer, states, runs, pairs if number == 0 else None)
-    first = states.index_select(0, torch.from_numpy(offsets_of(pairs.lengths)[:-1]))  # (pairs, width)
+    first = states.index_select(0, to_device(offsets_of(pairs.lengths)[:-1], states.device))  # (pairs, width)
     return pairs.in_order(_read_first(layers[-1], first, states, runs) if len(layers) else first)
 
 
@@ -292,10 +296,10 @@ class PairEncoder(nn.Module):
         """The input of the upper layers with padding, (pairs, tokens, width), and the mask of the tokens."""
         if self.split == 0:
             return self._embedded(pairs)
-        states, mask, numbers = join(self._segments(pairs))
+        states, mask, numbers = join(self._segments(pairs), self._base.device)
         # embedding(), not indexing: its gradient is summed in a fixed order, so a resumed training is the same.
         states = states + embedding(numbers, self.segment_embeddings)
-        states[mask] += self._rarity(pairs) @ self.match_embeddings
+        states[mask] += self._rarity(pairs).to(states.device) @ self.match_embeddings
         return states, mask
 
     def _rarity(self, pairs: Pairs) -> Tensor:
@@ -311,7 +315,7 @@ class PairEncoder(nn.Module):
         return [(cache.of(some), some) for cache, some in zip(caches, texts, strict=True)]
 
     def _embedded(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        tokens, types, mask = self.tokens(pairs)
+        tokens, types, mask = (each.to(self._base.device) for each in self.tokens(pairs))
         with torch.no_grad():
             return self._base.embed(tokens, types), mask
 

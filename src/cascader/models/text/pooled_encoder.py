@@ -8,6 +8,7 @@ start by learning which texts match, before any pair is read.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar, Unpack
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch.nn.functional import dropout, layer_norm, normalize
 from cascader.display import progress
 from cascader.errors import SettingsError
 from cascader.graph import Candidates, IntArray, KnowledgeGraph, Queries
+from cascader.models.device import forked_rng, to_device
 from cascader.models.optimization import softmax_loss
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, Layer
@@ -71,11 +73,8 @@ def attend_once(layer: Layer, cls: Tensor, states: States, texts: IntArray, segm
     for places in token_batches(states.counts[texts], _ATTENDED_AT_ONCE):
         order.append(places)
         found.append(_attend_once(layer, queries[torch.from_numpy(places)], states, texts[places], segment))
-    back = torch.from_numpy(np.argsort(np.concatenate(order)))
-    together = PartialAttention(
-        torch.cat([each.log_mass for each in found]), torch.cat([each.context for each in found])
-    )
-    return together.of(back)
+    masses, contexts = (torch.cat(each) for each in zip(*((f.log_mass, f.context) for f in found), strict=True))
+    return PartialAttention(masses, contexts).of(to_device(np.argsort(np.concatenate(order)), cls.device))
 
 
 def _attend_once(layer: Layer, queries: Tensor, states: States, texts: IntArray, segment: Tensor) -> PartialAttention:
@@ -83,15 +82,16 @@ def _attend_once(layer: Layer, queries: Tensor, states: States, texts: IntArray,
     counts = states.counts[texts]
     longest = int(counts.max())
     from_flat, to_block = padded(states.offsets, texts, longest)
-    tokens = states.rows[torch.from_numpy(from_flat)].float() + segment
+    tokens = states.rows[torch.from_numpy(from_flat)].to(segment.device).float() + segment
     keys, values = (project(tokens).unflatten(1, (heads, -1)) for project in (attention.key, attention.value))
-    lookups = torch.from_numpy(np.repeat(np.arange(len(texts)), counts))
+    lookups = to_device(np.repeat(np.arange(len(texts)), counts), queries.device)
     logits = (queries.index_select(0, lookups) * keys).sum(dim=2) * attention.scaling  # (tokens, heads)
-    block = torch.full((len(texts) * longest, heads), -torch.inf).index_copy(0, torch.from_numpy(to_block), logits)
+    block = logits.new_full((len(texts) * longest, heads), -torch.inf)
+    block = block.index_copy(0, to_device(to_block, logits.device), logits)
     log_mass = block.view(len(texts), longest, heads).logsumexp(dim=1)
     weights = (logits - log_mass.index_select(0, lookups)).exp()
     weights = dropout(weights, attention.dropout.p, attention.training)
-    context = torch.zeros(len(texts), *values.shape[1:]).index_add(0, lookups, weights[:, :, None] * values)
+    context = values.new_zeros(len(texts), *values.shape[1:]).index_add(0, lookups, weights[:, :, None] * values)
     return PartialAttention(log_mass, context)
 
 
@@ -101,8 +101,8 @@ def merge(layer: Layer, cls: Tensor, partial: list[PartialAttention]) -> Tensor:
     `cls` is its state before the layer, (pairs, width); every segment has one lookup for each pair.
     """
     shares = torch.stack([segment.log_mass for segment in partial]).softmax(dim=0)  # (segments, pairs, heads)
-    context = sum(share[:, :, None] * segment.context for share, segment in zip(shares, partial, strict=True))
-    attended = layer.attention.output(torch.as_tensor(context).flatten(1), cls)
+    context = reduce(torch.add, (s[:, :, None] * segment.context for s, segment in zip(shares, partial, strict=True)))
+    attended = layer.attention.output(context.flatten(1), cls)
     after: Tensor = layer.output(layer.intermediate(attended), attended)
     return after
 
@@ -119,14 +119,14 @@ class PoolingEncoder(PairEncoder):
         segments = self._segments(pairs)
         relations, _ = segments[0]
         starts = torch.from_numpy(relations.offsets[pairs.relations])
-        cls = relations.rows[starts].float() + self.segment_embeddings[0]
+        cls = relations.rows[starts].to(self._base.device).float() + self.segment_embeddings[0]
         partial = []
         for segment, (states, texts) in zip(self.segment_embeddings, segments, strict=True):
             keys = np.stack([pairs.relations, texts])
             lookups, place, lookup_of = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-            asking = cls.index_select(0, torch.from_numpy(place))
+            asking = cls.index_select(0, to_device(place, cls.device))
             found = attend_once(self.upper[0], asking, states, lookups[1], segment)
-            partial.append(found.of(torch.from_numpy(lookup_of.reshape(-1))))
+            partial.append(found.of(to_device(lookup_of.reshape(-1), cls.device)))
         contexts = [segment.context.flatten(1) for segment in partial[1:]]
         return torch.cat([merge(self.upper[0], cls, partial), cls, *contexts], dim=1)
 
@@ -137,7 +137,7 @@ class PoolingEncoder(PairEncoder):
         With the current weights and without dropout.
         """
         relations, states = self._states[0].of(np.array([relation])), self._states[1].of(entities)
-        cls = relations.rows[relations.offsets[relation]].float() + self.segment_embeddings[0]
+        cls = relations.rows[relations.offsets[relation]].to(self._base.device).float() + self.segment_embeddings[0]
         asking, was_training = cls.expand(len(entities), -1), self.training
         found = attend_once(self.eval().upper[0], asking, states, entities, self.segment_embeddings[2])
         self.train(was_training)
@@ -213,7 +213,7 @@ class MatchTraining:
     """
 
     def __init__(self, match: MatchScorer, encoder: PoolingEncoder, kg: KnowledgeGraph, seed: int) -> None:
-        self._match, self._kg, self._seed = match, kg, seed
+        self._match, self._kg, self._seed, self._device = match, kg, seed, match.log_scale.device
         self._contexts = _Contexts(encoder, len(kg.entities), len(kg.relations))
         self._optimizer = torch.optim.AdamW(match.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
         self._known = kg.known(("train",))
@@ -226,7 +226,7 @@ class MatchTraining:
         """Ask every question once, batch by batch, and yield the loss of each."""
         rng = np.random.default_rng([self._seed, epoch])
         self._match.train()
-        with torch.random.fork_rng(devices=[]):  # dropout draws from torch's global generator
+        with forked_rng(self._device):  # dropout draws from torch's global generator
             torch.manual_seed(self._seed * 1_000_003 + epoch)
             for places in self._batches(rng):
                 self._optimizer.zero_grad()
@@ -256,8 +256,9 @@ class MatchTraining:
         cls, of_anchors = self._contexts.of(relation, questions.anchors)
         _, of_compared = self._contexts.of(relation, compared)
         scores = self._match.questions(cls.expand(len(places), -1), of_anchors) @ self._match.candidates(of_compared).T
-        rows, answers = torch.from_numpy(known.rows), torch.from_numpy(np.searchsorted(compared, known.ids))
-        weights = torch.full(rows.shape, 1 / (len(places) * self._answers_per_question))
+        answered = known.rows, np.searchsorted(compared, known.ids)
+        rows, answers = (to_device(each, self._device) for each in answered)
+        weights = torch.full(rows.shape, 1 / (len(places) * self._answers_per_question), device=self._device)
         return softmax_loss(scores, rows, answers, weights, label_smoothing=0.0)
 
     def _compared(self, answers: IntArray, rng: np.random.Generator) -> IntArray:

@@ -32,6 +32,11 @@ class UpperLayers(nn.Module):
         super().__init__()
         self.upper, self.head = upper, head
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         """`states` is (pairs, tokens, width), `mask` is (pairs, tokens); returns (pairs,)."""
         scores: Tensor = self.head(encode_cls(self.upper, states, mask))
@@ -50,7 +55,7 @@ def has_bfloat16() -> bool:
 
 def in_bfloat16(layers: UpperLayers) -> Layers:
     """The layers in bfloat16; an error if that would kill the process."""
-    if not has_bfloat16():
+    if layers.device.type == "cpu" and not has_bfloat16():
         raise SettingsError(
             "precision is bfloat16, but bfloat16 products do not work on this processor: a trial in a child process "
             "failed. Set precision to float32 or int8."
@@ -61,6 +66,7 @@ def in_bfloat16(layers: UpperLayers) -> Layers:
 
 def export_int8(layers: UpperLayers, width: int) -> bytes:
     """The layers and the head as an ONNX file with int8 weights, and a scale for each channel."""
+    layers = layers if layers.device.type == "cpu" else copy.deepcopy(layers).cpu()
     with _onnx_installed():
         import onnx
         import onnxscript  # noqa: F401 - torch's exporter needs it
@@ -107,7 +113,7 @@ class Int8Layers:
 
     def __call__(self, states: Tensor, mask: Tensor) -> Tensor:
         """Scores; shape (pairs,)."""
-        (scores,) = self._session.run(["scores"], {"states": states.numpy(), "mask": mask.numpy()})
+        (scores,) = self._session.run(["scores"], {"states": states.cpu().numpy(), "mask": mask.cpu().numpy()})
         return torch.from_numpy(scores)
 
 

@@ -61,7 +61,7 @@ class FrozenLayers(nn.Module):
 
     @torch.inference_mode()
     def read(self, tokens: Tokens, description: str = "reading texts", batch_tokens: int = TOKENS_AT_ONCE) -> States:
-        """Read every text once, as "[CLS] text [SEP]"."""
+        """Read every text once, as "[CLS] text [SEP]"; the states are in main memory, wherever they were computed."""
         begin, end = self._base.tokenizer.cls_token_id, self._base.tokenizer.sep_token_id
         counts = tokens.counts + 2
         offsets = offsets_of(counts)
@@ -75,16 +75,17 @@ class FrozenLayers(nn.Module):
                     ids = [begin, *tokens[text].tolist(), end]
                     block[row, : len(ids)] = torch.tensor(ids)
                     mask[row, : len(ids)] = True
+                block, mask = block.to(self._base.device), mask.to(self._base.device)
                 states = self._base.embed(block, torch.zeros_like(block))
                 states = run_layers(self._base.layers[: self._split], states, mask)
                 from_flat, to_block = padded(offsets, texts, longest)
-                rows[torch.from_numpy(from_flat)] = states.flatten(0, 1)[torch.from_numpy(to_block)]
+                rows[torch.from_numpy(from_flat)] = states.flatten(0, 1)[torch.from_numpy(to_block)].cpu()
                 advance(len(texts))
         return States(offsets, rows)
 
 
 class StateCache:
-    """The states of texts after the lower layers, in float16, each computed when it is first needed.
+    """The states of texts after the lower layers, in float16 in main memory, each computed when it is first needed.
 
     Each text is read by itself: in a batch, its last bits would depend on the other texts, and a resumed job has other
     batches than an uninterrupted one.
@@ -146,8 +147,8 @@ def _encode_cls(layer: Layer, states: Tensor, mask: Tensor) -> Tensor:
     return read[:, 0]
 
 
-def join(segments: Sequence[tuple[States, IntArray]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Concatenate the segments of each input.
+def join(segments: Sequence[tuple[States, IntArray]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Concatenate the segments of each input, on a device.
 
     A segment has a text for each input: `texts[j]` of its `States` for input j. Returns the states (inputs, tokens,
     width), the mask of the tokens, and the number of each token's segment (inputs, tokens).
@@ -165,7 +166,7 @@ def join(segments: Sequence[tuple[States, IntArray]]) -> tuple[Tensor, Tensor, T
         mask[places] = True
         numbers[places] = number
     shape = (inputs, longest)
-    return block.view(*shape, -1), mask.view(shape), numbers.view(shape)
+    return block.view(*shape, -1).to(device), mask.view(shape).to(device), numbers.view(shape).to(device)
 
 
 def token_batches(lengths: IntArray, budget: int) -> Iterator[IntArray]:

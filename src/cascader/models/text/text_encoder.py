@@ -70,15 +70,15 @@ class TextEncoder(nn.Module):
         if len(self.upper) == 0:
             # No layer sees both segments, so their vectors are averaged.
             return (self.relations(relations) + self.entities(anchors)) / 2
-        return self._joined([(self._relations, relations.numpy()), (self._entities, anchors.numpy())])
+        return self._joined([(self._relations, relations.cpu().numpy()), (self._entities, anchors.cpu().numpy())])
 
     def _vectors(self, states: States, places: Tensor) -> Tensor:
         if len(self.upper) == 0:
             return states.rows[places]
-        return self._joined([(states, places.numpy())])
+        return self._joined([(states, places.cpu().numpy())])
 
     def _joined(self, segments: list[tuple[States, IntArray]]) -> Tensor:
-        states, mask, _ = join(segments)
+        states, mask, _ = join(segments, self.base.device)
         states = run_layers(self.upper, states, mask)
         return (states * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
 
@@ -90,7 +90,7 @@ class TextEncoder(nn.Module):
             return self._lower.read(tokens.take(places)).means()
 
         vectors = self._store().fetch(tokens.keys("mean"), read)
-        return States(np.arange(len(tokens) + 1), vectors)
+        return States(np.arange(len(tokens) + 1), vectors.to(self.base.device))
 
     def _store(self) -> "VectorStore":
         path = cache_folder() / "vectors" / f"{self.base.fingerprint()[:16]}.safetensors"

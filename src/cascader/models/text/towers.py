@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding, layer_norm, logsigmoid, normalize, relu
 
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
+from cascader.models.device import to_device
 from cascader.models.optimization import (
     Draws,
     GradientTraining,
@@ -154,11 +155,11 @@ class StarTowers(Towers):
     def _of_questions(self, u: Tensor) -> Tensor:
         a, b, c, _ = self.head.weight[0].chunk(4)
         constant = u @ (a + c) + self.head.bias
-        return torch.cat([b * u, torch.ones(len(u), 1), constant[:, None]], dim=1)
+        return torch.cat([b * u, u.new_ones(len(u), 1), constant[:, None]], dim=1)
 
     def _of_entities(self, v: Tensor) -> Tensor:
         *_, c, d = self.head.weight[0].chunk(4)
-        return torch.cat([v, (v @ (d - c))[:, None], torch.ones(len(v), 1)], dim=1)
+        return torch.cat([v, (v @ (d - c))[:, None], v.new_ones(len(v), 1)], dim=1)
 
 
 class TowerEnsemble(Towers):
@@ -254,15 +255,20 @@ class DualTraining(GradientTraining[IntArray]):
         answers = torch.searchsorted(compared, golds)
         is_known = torch.zeros(len(questions), len(compared), dtype=torch.bool)
         is_known[rows, answers] = True
+        weight, prior, device = (
+            1 / (len(questions) * self._answers_per_question),
+            self._prior_of(questions, compared),
+            self._device,
+        )
         return Batch(
-            anchors=anchors,
-            relations=torch.from_numpy(questions.directed_relations(len(self._kg.relations))),
-            rows=rows,
-            answers=answers,
-            weights=torch.full(rows.shape, 1 / (len(questions) * self._answers_per_question)),
-            compared=compared,
-            is_known=is_known,
-            prior=self._prior_of(questions, compared),
+            anchors=anchors.to(device),
+            relations=to_device(questions.directed_relations(len(self._kg.relations)), device),
+            rows=rows.to(device),
+            answers=answers.to(device),
+            weights=torch.full(rows.shape, weight, device=device),
+            compared=compared.to(device),
+            is_known=is_known.to(device),
+            prior=None if prior is None else prior.to(device),
         )
 
     def _prior_of(self, questions: Queries, compared: Tensor) -> Tensor | None:
