@@ -72,7 +72,7 @@ def test_twenty_decisions_by_keyboard_a_reload_the_export_and_other_answers(open
     for key in KEYS:
         decided[pressed(page, key)] = key
     assert len(decided) == 20
-    page.wait_for_function("document.getElementById('tally').innerText.includes('10 accepted')")
+    page.wait_for_function("() => document.getElementById('tally').innerText.includes('10 accepted')")
     assert "10 accepted · 6 rejected · 4 skipped by you" in page.locator("#tally").inner_text()
     here = in_focus(page)
     assert here not in decided
@@ -95,7 +95,7 @@ def test_twenty_decisions_by_keyboard_a_reload_the_export_and_other_answers(open
     assert first["tail"]["name"] in before
     assert first["tail"]["name"] not in after
     page.get_by_role("button", name="Make the list again").click()
-    page.wait_for_function("document.getElementById('renew').hidden")
+    page.wait_for_function("() => document.getElementById('renew').hidden")
     assert not set(decided) & {link for link in page.locator("#queue .words").all_inner_texts()}
 
 
@@ -125,12 +125,14 @@ def test_a_relation_and_a_probability_choose_the_links(opened, address):
     page.locator("#of-relation").select_option("prescribes")
     page.wait_for_url("**relation=prescribes**")
     page.wait_for_function(
-        "[...document.querySelectorAll('#queue .relation')].every(e => e.innerText === 'prescribes')"
+        "() => [...document.querySelectorAll('#queue .relation')].every(e => e.innerText === 'prescribes')"
     )
     page.locator("#of-relation").select_option("")
     page.locator("#least").select_option("0.2")
     page.wait_for_url("**least=0.2**")
-    page.wait_for_function("[...document.querySelectorAll('#queue .number')].every(e => parseFloat(e.innerText) >= 20)")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#queue .number')].every(e => parseFloat(e.innerText) >= 20)"
+    )
     chosen = page.locator("#queue button").nth(2)
     words = chosen.locator(".words").inner_text()
     chosen.click()
@@ -167,7 +169,7 @@ def test_two_reviewers_at_once_see_what_the_other_decides(opened, address):
     bob.get_by_label("Reviewer").press("Tab")
     decided = [pressed(ann, "a"), pressed(ann, "a"), pressed(ann, "r")]
     pressed(bob, "s")
-    bob.wait_for_function("document.getElementById('tally').innerText.includes('2 accepted · 1 rejected')")
+    bob.wait_for_function("() => document.getElementById('tally').innerText.includes('2 accepted · 1 rejected')")
     listed = bob.locator("#queue .words").all_inner_texts()
     assert not set(decided) & set(listed)
 
