@@ -73,6 +73,9 @@ UpdateOption = Annotated[
     ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan with estimated times, and stop.")]
+TrainingProcessesOption = Annotated[
+    int, typer.Option("--training-processes", help="The number of processes that train the language models.")
+]
 ReproducePresetOption = Annotated[str, typer.Option("--preset", help="quick, balanced or best.")]
 MaxHoursOption = Annotated[
     float | None,
@@ -100,6 +103,7 @@ def fit(
     out: OutOption = None,
     time_limit: TierLimitOption = None,
     update: UpdateOption = None,
+    training_processes: TrainingProcessesOption = 1,
     dry_run: DryRunOption = False,
     *,
     engine: "Engine",
@@ -108,6 +112,7 @@ def fit(
 
     Example: cascader fit wordnet --budget 30m
     """
+    from cascader.models.device import training_with
     from cascader.runs import RunFolder, emit_plan, fit_request, fit_requested, plan_fit, tier_kinds
 
     folder = out or _default_folder(graph.kg.name, model, preset, budget, update)
@@ -129,7 +134,8 @@ def fit(
     if dry_run:
         emit_plan(plan_fit(request, RunFolder(folder)), request)
         return
-    fit_requested(request, RunFolder(folder), engine)
+    with training_with(training_processes):
+        fit_requested(request, RunFolder(folder), engine)
     emit("written", f"Written to {folder}. Measure it with: cascader evaluate {folder}")
     emit("written", f"Ask it questions with: cascader predict {folder} ENTITY RELATION")
 
@@ -151,6 +157,7 @@ def reproduce(
     max_hours: MaxHoursOption = None,
     settings: SetOption = None,
     seed: SeedOption = 0,
+    training_processes: TrainingProcessesOption = 1,
     out: ReproduceOutOption = None,
     dry_run: DryRunOption = False,
     *,
@@ -162,6 +169,7 @@ def reproduce(
 
     Example: cascader reproduce repodb --preset quick --max-hours 3
     """
+    from cascader.models.device import training_with
     from cascader.runs import RunFolder, emit_reproduction_plan, plan_requested, reproduce_requested
     from cascader.runs.reproduction import default_folder, reproduction_request, reproduction_tiers
 
@@ -177,4 +185,5 @@ def reproduce(
     if dry_run:
         emit_reproduction_plan(plan_requested(request, folder), request.fit)
         return
-    reproduce_requested(request, folder, engine)
+    with training_with(training_processes):
+        reproduce_requested(request, folder, engine)

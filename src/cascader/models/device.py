@@ -1,4 +1,4 @@
-"""Where tensors live: the one choice of a device.
+"""What of a machine is used: the one choice of a device, and the number of processes that train.
 
 A device is a property of the machine, not of the model: it is no setting, it is in no file, and a run that was trained
 on a GPU loads on a laptop. It is asked for where a model is fitted or loaded; from then on, everything follows the
@@ -24,6 +24,9 @@ VARIABLE = "CASCADER_DEVICE"
 DEFAULT = "cpu"
 _FORMS = "auto, cpu, cuda, cuda:N (the GPU of that number) or mps"
 
+_MOST_PROCESSES = 1024
+
+_processes: ContextVar[int] = ContextVar("training_processes", default=1)
 _chosen: "ContextVar[torch.device | None]" = ContextVar("device", default=None)
 
 
@@ -84,6 +87,23 @@ def _devices() -> list[str]:
 
     gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
+
+
+@contextmanager
+def training_with(processes: int | None) -> Iterator[None]:
+    """Train language models with so many processes of this machine; None leaves the choice as it is."""
+    if processes is not None and not 1 <= processes <= _MOST_PROCESSES:
+        raise SettingsError(f"training_processes is {processes}, expected from 1 to {_MOST_PROCESSES:,}.")
+    token = _processes.set(_processes.get() if processes is None else processes)
+    try:
+        yield
+    finally:
+        _processes.reset(token)
+
+
+def training_processes() -> int:
+    """The number of processes that language models are trained with."""
+    return _processes.get()
 
 
 def to_device(array: Array, device: "torch.device") -> "Tensor":

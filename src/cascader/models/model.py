@@ -7,7 +7,7 @@ trains in epochs inherits `TrainedModel`.
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -254,10 +254,15 @@ class TrainedModel(FittedModel):
         self._check_trainable(kg)
         started = time.monotonic()
         training = self._prepare(kg, earlier)
-        preparing_seconds = time.monotonic() - started
-        self.history_ = train(training, schedule, self._checkpoint(kg, folder, earlier), preparing_seconds)
+        with self._helped(training, kg):
+            preparing_seconds = time.monotonic() - started
+            self.history_ = train(training, schedule, self._checkpoint(kg, folder, earlier), preparing_seconds)
         self._finish(training)
         return self
+
+    def _helped(self, training: Trainable, kg: KnowledgeGraph) -> AbstractContextManager[None]:
+        """Where other processes help with the training, if its batches can be shared with them."""
+        return nullcontext()
 
     def _check_trainable(self, kg: KnowledgeGraph) -> None:
         """Refuse a graph that there is nothing to learn from."""

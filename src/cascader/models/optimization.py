@@ -61,7 +61,7 @@ class GradientTraining(ABC, Generic[BatchT]):
 
     def __init__(self, parameters: Mapping[str, Tensor], optimizer: Optimizer, seed: int) -> None:
         self._parameters, self._optimizer, self._seed = parameters, optimizer, seed
-        self._device = next(iter(parameters.values())).device
+        self.device = next(iter(parameters.values())).device
         self._draws: Draws | None = None  # of the epoch that is being trained
 
     def steps(
@@ -71,18 +71,17 @@ class GradientTraining(ABC, Generic[BatchT]):
 
         An epoch that was interrupted goes on after the steps that are `done`, from what `epoch_state` gave there.
         """
-        with forked_rng(self._device), _naming_memory(self._device):
+        with forked_rng(self.device), _naming_memory(self.device):
             self._start_epoch(state)
-            self._draws = Draws(self._seed, epoch, self._device)
+            self._draws = Draws(self._seed, epoch, self.device)
             batches = self._batches(epoch, self._draws)
             if state is not None:
                 self._draws.restore(state)
             for number, batch in enumerate(batches[done:], start=done):
                 self._optimizer.zero_grad()
-                loss = self._loss(batch, self._draws)
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss = self._gradients(batch, self._draws, (epoch - 1) * len(batches) + number)
                 self._step((epoch - 1) * len(batches) + number)
-                yield loss.item(), len(batch)
+                yield loss, len(batch)
 
     def epoch_state(self) -> dict[str, Tensor]:
         """Between two steps: what the rest of the epoch depends on besides weights and optimizer."""
@@ -98,6 +97,12 @@ class GradientTraining(ABC, Generic[BatchT]):
     @abstractmethod
     def _loss(self, batch: BatchT, draws: Draws) -> Tensor:
         """The loss of a batch."""
+
+    def _gradients(self, batch: BatchT, draws: Draws, number: int) -> float:
+        """Compute the gradients for step `number` of the whole training, from 0, and return the loss."""
+        loss = self._loss(batch, draws)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.item()
 
     def _step(self, number: int) -> None:
         """Change the weights, in step `number` of the whole training, from 0."""

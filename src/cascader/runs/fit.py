@@ -15,7 +15,7 @@ from typing import Any
 from cascader.display import Listener, emit, listening, recording, stage
 from cascader.durations import format_duration
 from cascader.graph import KnowledgeGraph
-from cascader.models.device import using_device
+from cascader.models.device import training_with, using_device
 from cascader.models.history import TrainingHistory
 from cascader.models.model import Model, TrainedModel
 from cascader.models.registry import model_class
@@ -45,6 +45,7 @@ def fit(
     update: str | Path | None = None,
     engine: Engine | None = None,
     device: str | None = None,
+    training_processes: int | None = None,
     on_event: Listener | None = None,
 ) -> Run:
     """Train on a graph, tune on valid, and save everything in the folder `out`; if interrupted, the same call resumes.
@@ -54,8 +55,9 @@ def fit(
     these that the graph's texts allow. `model` says which embeddings "kge" stands for. `settings` changes those of the
     preset: `{"kge": {"dim": 50}}`. `update` is the folder of a run whose decisions are learned from: its accepted links
     join train, its rejected ones are negatives and never proposed. The `engine` reads the pairs for tuning. `device` is
-    where it is trained and then answers: "auto", "cpu", "cuda", "cuda:1" or "mps". Without `out`, the run lives in a
-    temporary folder until Python exits: `run.save(folder)` saves it.
+    where it is trained and then answers: "auto", "cpu", "cuda", "cuda:1" or "mps"; `training_processes` is how many
+    processes train language models. Without `out`, the run lives in a temporary folder until Python exits:
+    `run.save(folder)` saves it.
 
     >>> from cascader import KnowledgeGraph, fit
     >>> facts = [(f"drug {i}", "treats", f"disease {j}") for i in range(4) for j in range(4)]
@@ -78,7 +80,7 @@ def fit(
         seed=seed,
         update=update,
     )
-    with listening(on_event), using_device(device):
+    with listening(on_event), using_device(device), training_with(training_processes):
         if out is None:
             return _fit_for_now(request, engine)
         with _interruptible("The same call goes on from there."):

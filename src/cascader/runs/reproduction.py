@@ -14,7 +14,7 @@ from cascader.display import Listener, emit, listening, recording
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
-from cascader.models.device import using_device
+from cascader.models.device import training_with, using_device
 from cascader.runs.fit import train_tiers
 from cascader.runs.folder import RunFolder
 from cascader.runs.plan import FitPlan, load_plan, save_plan
@@ -69,6 +69,7 @@ def reproduce(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     seed: int = 0,
     device: str | None = None,
+    training_processes: int | None = None,
     engine: Engine | None = None,
     on_event: Listener | None = None,
 ) -> Reproduction:
@@ -78,7 +79,7 @@ def reproduce(
     `max_hours` is left out as "OOT", with the reason. What valid chose is written to `choice.json` before test is read,
     and a row that was measured is never read again. `out` is a run's folder; `settings` changes those of the preset,
     by tier: kge to kge4 are ComplEx, RotatE, RESCAL and TransE, dual2 is StAR, dual3 the context encoder, and cross2
-    KG-BERT. `device` is that of `fit`.
+    KG-BERT. `device` and `training_processes` are those of `fit`.
 
     >>> import tempfile
     >>> from cascader import KnowledgeGraph, reproduce
@@ -93,7 +94,7 @@ def reproduce(
     request = reproduction_request(graph, preset=preset, max_hours=max_hours, settings=settings, seed=seed)
     folder = RunFolder(out or default_folder(request))
     request = replace(request, command=_command(graph, folder, preset, max_hours, settings, seed))
-    with listening(on_event), using_device(device):
+    with listening(on_event), using_device(device), training_with(training_processes):
         return reproduce_requested(request, folder, engine)
 
 

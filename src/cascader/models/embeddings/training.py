@@ -127,7 +127,7 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         row_of = np.repeat(np.arange(len(rows)), rows.counts)
         queries = self._facts[rows.facts[np.cumsum(rows.counts) - rows.counts]]  # the first fact of each row
         golds = self._facts.required_golds()[rows.facts]
-        device = self._device
+        device = self.device
         return _Batch(
             anchors=torch.from_numpy(queries.anchors.astype(np.int64)).to(device),
             relations=torch.from_numpy(queries.directed_relations(len(self._kg.relations))).to(device),
@@ -188,14 +188,14 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         # embedding(), not indexing: its gradient is summed in a fixed order, so a resumed training is the same.
         # With a sparse gradient, the optimizer skips the entities that are not in the batch.
         is_sparse = self._settings.loss == "1-vs-sample" and self._settings.optimizer == "adagrad"
-        is_sparse = is_sparse and self._device.type in _SPARSE_DEVICES
+        is_sparse = is_sparse and self.device.type in _SPARSE_DEVICES
         return embedding(places, self._model.entities_, sparse=is_sparse)
 
     def _compared(self, golds: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The vectors that answers are compared with, (entities, entity width), and the answers' places among them."""
         if self._settings.loss != "1-vs-sample":
             return self._model.entities_, golds
-        sampled = sample_entities(self._settings.negatives, len(self._kg.entities), generator).to(self._device)
+        sampled = sample_entities(self._settings.negatives, len(self._kg.entities), generator).to(self.device)
         compared: Tensor = torch.unique(torch.cat([golds, sampled]))
         return self._entities(compared), torch.searchsorted(compared, golds)
 
@@ -203,10 +203,10 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         model, settings = self._model, self._settings
         sampled = sample_entities(settings.negatives, len(self._kg.entities), generator)
         known = self._kg.known(("train",)).of(batch.queries)
-        negative = is_negative(sampled, known, len(self._kg.entities)).to(self._device)
+        negative = is_negative(sampled, known, len(self._kg.entities)).to(self.device)
         return self_adversarial(
             model.pairwise(predicted, golds),
-            model.similarity(predicted, self._entities(sampled.to(self._device))),
+            model.similarity(predicted, self._entities(sampled.to(self.device))),
             negative,
             settings.margin,
             settings.adversarial_temperature,

@@ -80,6 +80,10 @@ class ContextEncoder(TextModel):
         lower = TextEncoder(base, texts, self.settings.trainable_layers)
         return self._training(kg, base, texts, whole, lower, earlier)
 
+    def prepare_helping(self, kg: KnowledgeGraph) -> Trainable:
+        """What computes gradients for another process."""
+        return self._prepare(kg, None)
+
     def _training(
         self,
         kg: KnowledgeGraph,

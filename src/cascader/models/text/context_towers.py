@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, layer_norm, normalize, scaled_dot_product_attention
 
-from cascader.graph import FloatArray, IntArray, KnownAnswers, Queries
+from cascader.graph import BoolArray, FloatArray, IntArray, KnownAnswers, Queries
 from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.device import to_device
 from cascader.models.text.base_model import BaseModel, Layer
@@ -34,6 +34,12 @@ class Neighbors:
     rows: IntArray  # (facts,) ascending
     relations: IntArray  # (facts,) directed: inverse relations after the others
     ids: IntArray  # (facts,)
+
+    def of(self, rows: IntArray) -> tuple["Neighbors", BoolArray]:
+        """The facts of some entities of the batch, ascending, which are numbered anew; and which facts these are."""
+        is_kept = np.isin(self.rows, rows)
+        place = np.searchsorted(rows, self.rows[is_kept])
+        return Neighbors(place, self.relations[is_kept], self.ids[is_kept]), is_kept
 
     @classmethod
     def none(cls) -> "Neighbors":

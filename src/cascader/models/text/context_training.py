@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from cascader.graph import IntArray, KnowledgeGraph, Queries
+from cascader.graph import FloatArray, IntArray, KnowledgeGraph, Queries
 from cascader.models.device import to_device
-from cascader.models.optimization import Draws, GradientTraining, in_batches, trainable_parameters
-from cascader.models.text.context_towers import ContextTowers, Facts, Texts
+from cascader.models.optimization import Draws, in_batches, trainable_parameters
+from cascader.models.parallel import SharedTraining, parts_of
+from cascader.models.text.context_towers import ContextTowers, Facts, Neighbors, Texts
 from cascader.models.text.settings import ContextSettings
 from cascader.models.text.split_encoder import States
 
@@ -22,7 +24,27 @@ _WARMING, _CONSTANT = 100, 1000
 _GRADIENT_NORM = 1.0
 
 
-class ContextTraining(GradientTraining[IntArray]):
+@dataclass(frozen=True, eq=False)
+class ContextWork:
+    """The questions of a batch, and the facts that they and their answers are read with."""
+
+    questions: Queries
+    relations: IntArray  # (questions,) inverse relations after the others
+    beside_questions: Neighbors
+    taken_over: FloatArray  # (facts, coordinates) the neighbors of questions as answers, before the epoch
+    beside_answers: Neighbors
+    rows: IntArray  # ascending: the questions that are compared, with the answers of all
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def shares(self, count: int) -> list[tuple["ContextWork", float]]:
+        """Cut the questions into so many parts; every process encodes the answers to all of them."""
+        parts = [self.rows[places] for places in parts_of(len(self), count)]
+        return [(replace(self, rows=rows), len(rows) / len(self)) for rows in parts]
+
+
+class ContextTraining(SharedTraining[IntArray, ContextWork]):
     """The training of both towers on all facts of train, asked in both directions."""
 
     def __init__(
@@ -55,8 +77,12 @@ class ContextTraining(GradientTraining[IntArray]):
 
     def _start_epoch(self, state: Mapping[str, Tensor] | None) -> None:
         """Encode all entities with the weights before the epoch, unless that was done before it was interrupted."""
-        self._answers = self.entities() if state is None else state["answers"].to(self._device)
+        self._answers = self.entities() if state is None else state["answers"].to(self.device)
         self._encoded = None  # they are about to change
+        self._towers.train()
+
+    def start_helping(self) -> None:
+        """In a helper: prepare the towers for training; what an epoch starts with is part of the work."""
         self._towers.train()
 
     def epoch_state(self) -> dict[str, Tensor]:
@@ -104,31 +130,35 @@ class ContextTraining(GradientTraining[IntArray]):
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = factor * rate
 
-    def _loss(self, batch: IntArray, draws: Draws) -> Tensor:
-        """Cross-entropy of each answer against those of the other questions, unless they are answers as well."""
-        questions, relations = self._queries[batch], self._relations[batch]
-        asked = self._question_vectors(questions, relations, self._answers, draws.numpy)
-        scores = self._towers.log_scale.exp() * asked @ self._answer_vectors(questions, relations, draws.numpy).T
-        scores = scores.masked_fill(self._is_other_answer(questions).to(self._device), -torch.inf)
-        return cross_entropy(scores, torch.arange(len(batch), device=self._device))
-
-    def _question_vectors(
-        self, questions: Queries, relations: IntArray, answers: Tensor, rng: np.random.Generator
-    ) -> Tensor:
-        neighbors = self._facts.sample(questions, relations, self._settings.neighbors, rng)
-        asked, ids = to_device(relations, self._device), torch.from_numpy(neighbors.ids)
-        texts = Texts.of(self._states, self._vectors, questions.anchors)
-        return self._towers.questions(asked, self._phrases[asked], texts, neighbors, (self._vectors[ids], answers[ids]))
-
-    def _answer_vectors(self, questions: Queries, relations: IntArray, rng: np.random.Generator) -> Tensor:
-        """The golds, each without the fact that makes it one."""
-        golds = questions.required_golds()
-        count = self._relation_count
+    def _drawn(self, batch: IntArray, draws: Draws) -> ContextWork:
+        """Draw the facts; those of an answer leave out the one that makes it an answer."""
+        questions, relations, count = self._queries[batch], self._relations[batch], self._relation_count
+        beside = self._facts.sample(questions, relations, self._settings.neighbors, draws.numpy)
+        taken_over = self._answers[torch.from_numpy(beside.ids)].cpu().numpy()
         inverse = np.where(relations < count, relations + count, relations - count)
+        golds = questions.required_golds()
         reversed_ = Queries(golds, questions.relations, ~questions.predicts_tail, questions.anchors)
-        neighbors = self._facts.sample(reversed_, inverse, self._settings.neighbors, rng)
-        texts = Texts.of(self._states, self._vectors, golds)
-        return self._towers.entities(texts, neighbors, self._vectors[torch.from_numpy(neighbors.ids)])
+        of_answers = self._facts.sample(reversed_, inverse, self._settings.neighbors, draws.numpy)
+        return ContextWork(questions, relations, beside, taken_over, of_answers, np.arange(len(batch)))
+
+    def loss_of(self, work: ContextWork) -> Tensor:
+        """Cross-entropy of each answer against those of the other questions, unless they are answers as well."""
+        asked = self._question_vectors(work)
+        scores = self._towers.log_scale.exp() * asked @ self._answer_vectors(work).T
+        is_other = self._is_other_answer(work.questions)[work.rows]
+        scores = scores.masked_fill(is_other.to(self.device), -torch.inf)
+        return cross_entropy(scores, to_device(work.rows, self.device))
+
+    def _question_vectors(self, work: ContextWork) -> Tensor:
+        neighbors, is_mine = work.beside_questions.of(work.rows)
+        asked, ids = to_device(work.relations[work.rows], self.device), torch.from_numpy(neighbors.ids)
+        texts = Texts.of(self._states, self._vectors, work.questions.anchors[work.rows])
+        taken_over = to_device(work.taken_over[is_mine], self.device)
+        return self._towers.questions(asked, self._phrases[asked], texts, neighbors, (self._vectors[ids], taken_over))
+
+    def _answer_vectors(self, work: ContextWork) -> Tensor:
+        texts, ids = Texts.of(self._states, self._vectors, work.questions.required_golds()), work.beside_answers.ids
+        return self._towers.entities(texts, work.beside_answers, self._vectors[torch.from_numpy(ids)])
 
     def _is_other_answer(self, questions: Queries) -> Tensor:
         """Where the gold of another question is an answer to this one, too; shape (questions, questions)."""

@@ -83,6 +83,10 @@ class DualEncoder(TextModel):
 
         return DualTraining(self._towers, self._trained, self.settings, kg, earlier, validate)
 
+    def prepare_helping(self, kg: KnowledgeGraph) -> Trainable:
+        """What computes gradients for another process."""
+        return self._prepare(kg, None)
+
     def _finish(self, training: Trainable) -> None:
         base = self._trained.base
         self._load_base: Callable[[], BaseModel] = lambda: base

@@ -75,6 +75,10 @@ class LateInteraction(TextModel):
         states = LateTexts.of(kg, base, self.settings.max_tokens).read(lower)
         return self._training(kg, base, states, earlier)
 
+    def prepare_helping(self, kg: KnowledgeGraph) -> Trainable:
+        """What computes gradients for another process."""
+        return self._prepare(kg, None)
+
     def _training(
         self, kg: KnowledgeGraph, base: BaseModel, states: tuple[TokenRows, TokenRows], earlier: Scorer | None
     ) -> LateTraining:

@@ -10,20 +10,20 @@ from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.models.device import to_device
 from cascader.models.optimization import (
     Draws,
-    GradientTraining,
     hard_negatives,
     in_batches,
     sample_entities,
     softmax_loss,
     trainable_parameters,
 )
+from cascader.models.parallel import ComparedQuestions, SharedTraining
 from cascader.models.plausibility import Plausibility
 from cascader.models.text.late_tokens import QuestionTokens, TokenMatcher, TokenRows, by_length, learned_matches
 from cascader.models.text.settings import LateSettings
 from cascader.scoring.scorer import Scorer
 
 
-class LateTraining(GradientTraining[IntArray]):
+class LateTraining(SharedTraining[IntArray, ComparedQuestions]):
     """The training of a matcher on the kept states of a graph's tokens."""
 
     def __init__(
@@ -61,19 +61,22 @@ class LateTraining(GradientTraining[IntArray]):
         """The number of batches in an epoch."""
         return -(-len(self._questions) // self._settings.batch_size)
 
-    def _loss(self, batch: IntArray, draws: Draws) -> Tensor:
-        """Cross-entropy of the known answers against everything compared, other answers included."""
+    def _drawn(self, batch: IntArray, draws: Draws) -> ComparedQuestions:
         questions = self._questions[batch]
+        needed = np.concatenate([self._known.of(questions).ids, questions.anchors, self._hard[batch].reshape(-1)])
+        return ComparedQuestions(questions, self._compared(needed, draws.torch))
+
+    def loss_of(self, work: ComparedQuestions) -> Tensor:
+        """Cross-entropy of the known answers against everything compared, other answers included."""
+        questions, compared = work.questions, work.compared
         known = self._known.of(questions)
-        needed = np.concatenate([known.ids, questions.anchors, self._hard[batch].reshape(-1)])
-        compared = self._compared(needed, draws.torch)
         scores = self._scores(questions, compared)
         if self._prior is not None:
             prior = self._prior.score_all(questions)[:, compared]
-            scores = scores + self._settings.prior_weight * to_device(prior, self._device)
-        answers = to_device(np.searchsorted(compared, known.ids), self._device)
-        rows, weight = to_device(known.rows, self._device), 1 / (len(questions) * self._answers_per_question)
-        weights = torch.full(rows.shape, weight, device=self._device)
+            scores = scores + self._settings.prior_weight * to_device(prior, self.device)
+        answers = to_device(np.searchsorted(compared, known.ids), self.device)
+        rows, weight = to_device(known.rows, self.device), 1 / (len(questions) * self._answers_per_question)
+        weights = torch.full(rows.shape, weight, device=self.device)
         return softmax_loss(scores, rows, answers, weights, label_smoothing=0.0)
 
     def _compared(self, needed: IntArray, generator: torch.Generator) -> IntArray:
@@ -91,17 +94,17 @@ class LateTraining(GradientTraining[IntArray]):
         vectors = self._matcher.entity_vectors(entities)
         found, order = [], []
         for group in by_length(entities, np.arange(len(compared))):
-            tokens = vectors.index_select(0, to_device(group.rows, self._device))
+            tokens = vectors.index_select(0, to_device(group.rows, self.device))
             found.append(learned_matches(asked, tokens, len(group.places)))
             order.append(group.places)
         back = np.argsort(np.concatenate(order))
-        return torch.cat(found, dim=1).index_select(1, to_device(back, self._device))
+        return torch.cat(found, dim=1).index_select(1, to_device(back, self.device))
 
     def _asked(self, questions: Queries) -> QuestionTokens:
         relations, each = questions.directed_relations(len(self._kg.relations)), np.arange(len(questions))
         texts = self._relations.take(relations), self._entities.take(questions.anchors)
         segments = [(tokens.with_rows(self._matcher.features(tokens)), each) for tokens in texts]
-        return self._matcher.question_tokens(segments, to_device(relations, self._device))
+        return self._matcher.question_tokens(segments, to_device(relations, self.device))
 
     def validate(self) -> float | None:
         """The MRR on valid with the current weights."""

@@ -75,6 +75,11 @@ class PairModel(TextModel):
 
         return self._training(kg, earlier, validate)
 
+    def prepare_helping(self, kg: KnowledgeGraph) -> PairTraining:
+        """What computes gradients for another process; texts are read when they are first needed."""
+        self._build(load_base_model(self.settings.base).to(current_device()), kg)
+        return self._training(kg, None, lambda: None)
+
     def _pretrain(self, kg: KnowledgeGraph) -> None:  # noqa: B027 - optional
         """Learn what can be learned before any pair is read."""
 

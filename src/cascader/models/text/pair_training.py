@@ -4,6 +4,7 @@ The listwise objective is ours; "kg-bert" is the paper's sum of three losses.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +14,8 @@ from torch.nn.functional import cross_entropy, logsigmoid, relu
 
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.device import to_device
-from cascader.models.optimization import Draws, GradientTraining, hard_negatives, in_batches, trainable_parameters
+from cascader.models.optimization import Draws, hard_negatives, in_batches, trainable_parameters
+from cascader.models.parallel import SharedTraining, parts_of
 from cascader.models.text.pairs import PairEncoder, PairHead, Pairs
 from cascader.models.text.settings import CrossObjective, PairSettings
 from cascader.scoring.scorer import Scorer
@@ -29,7 +31,31 @@ _CURRENT = "current/"
 _QUESTIONS_AT_ONCE = 256
 
 
-class PairTraining(GradientTraining[IntArray]):
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """Questions with the candidates that are read for each."""
+
+    relations: IntArray  # (queries,) inverse relations after the others
+    anchors: IntArray  # (queries,)
+    candidates: IntArray  # (queries, 1 + negatives) the gold first
+
+    def __len__(self) -> int:
+        return len(self.anchors)
+
+    def shares(self, count: int) -> list[tuple["Lists", float]]:
+        """Cut the questions into so many parts; the loss is a mean over them."""
+        return [
+            (Lists(self.relations[some], self.anchors[some], self.candidates[some]), len(some) / len(self))
+            for some in parts_of(len(self), count)
+        ]
+
+    def pairs(self) -> Pairs:
+        """Every question with each of its candidates."""
+        repeats = self.candidates.shape[1]
+        return Pairs(np.repeat(self.relations, repeats), np.repeat(self.anchors, repeats), self.candidates.reshape(-1))
+
+
+class PairTraining(SharedTraining[IntArray, Lists]):
     """The training of a pair encoder and its head; an epoch of the loop is a round of `queries_per_round`."""
 
     def __init__(
@@ -86,15 +112,14 @@ class PairTraining(GradientTraining[IntArray]):
         """The order of the queries in a pass over train."""
         return np.random.default_rng([self._settings.seed, number]).permutation(len(self._queries))
 
-    def _loss(self, batch: IntArray, draws: Draws) -> Tensor:
+    def _drawn(self, batch: IntArray, draws: Draws) -> Lists:
         queries = self._queries[batch]
         lists = np.concatenate([queries.required_golds()[:, None], self._negatives(batch, draws.numpy)], axis=1)
-        repeats = lists.shape[1]
-        pairs = Pairs(
-            np.repeat(queries.directed_relations(len(self._kg.relations)), repeats),
-            np.repeat(queries.anchors, repeats),
-            lists.reshape(-1),
-        )
+        return Lists(queries.directed_relations(len(self._kg.relations)), queries.anchors, lists)
+
+    def loss_of(self, work: Lists) -> Tensor:
+        """The loss of some questions: the mean over them."""
+        pairs, repeats = work.pairs(), work.candidates.shape[1]
         first = self._encoder(pairs)
         scores = self._head(first).view(-1, repeats)  # (queries, 1 + negatives), the gold first
         if self._objective == "listwise":

@@ -4,6 +4,7 @@ import hashlib
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -15,8 +16,10 @@ from cascader.errors import DataError, SettingsError
 from cascader.graph import Candidates, Entity, IntArray, KnowledgeGraph, Queries
 from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.model import TrainedModel, naming_damage
+from cascader.models.parallel import helping
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.settings import ContextSettings, DualSettings, LateSettings, PairSettings
+from cascader.models.training import Trainable
 
 _WORD = re.compile(r"[^\W\d_]{3,}")
 #: A graph has texts if at least this share of its names are words, rather than ids such as Q42 or /m/027rn.
@@ -175,6 +178,13 @@ class TextModel(TrainedModel):
             if not np.isfinite(scores).all():
                 raise ValueError("its weights are not finite, so that it scores nothing")
         return model
+
+    def _helped(self, training: Trainable, kg: KnowledgeGraph) -> AbstractContextManager[None]:
+        return helping(training, type(self), self.settings.as_dict(), kg)
+
+    @abstractmethod
+    def prepare_helping(self, kg: KnowledgeGraph) -> Trainable:
+        """What computes the gradients of this model's training for another process, which has the weights."""
 
     def as_read(self, text: str) -> str:
         """The part of an entity's text that this model reads."""

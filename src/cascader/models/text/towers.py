@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding, layer_norm, logsigmoid, normalize, relu
@@ -18,7 +19,6 @@ from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.device import to_device
 from cascader.models.optimization import (
     Draws,
-    GradientTraining,
     hard_negatives,
     in_batches,
     masked_softmax_loss,
@@ -26,6 +26,7 @@ from cascader.models.optimization import (
     softmax_loss,
     trainable_parameters,
 )
+from cascader.models.parallel import ComparedQuestions, SharedTraining
 from cascader.models.plausibility import Plausibility
 from cascader.models.text.settings import DualSettings
 from cascader.models.text.text_encoder import Encoder, TextEncoder
@@ -200,7 +201,7 @@ def build_towers(width: int, relation_count: int, settings: DualSettings) -> Tow
     return TowerEnsemble(members) if len(members) > 1 else members[0]
 
 
-class DualTraining(GradientTraining[IntArray]):
+class DualTraining(SharedTraining[IntArray, ComparedQuestions]):
     """The training of two towers, and of the trainable layers below them, on the texts of a graph."""
 
     def __init__(
@@ -234,8 +235,14 @@ class DualTraining(GradientTraining[IntArray]):
     def _start_epoch(self, state: Mapping[str, Tensor] | None) -> None:
         self._modules.train()
 
-    def _loss(self, batch: IntArray, draws: Draws) -> Tensor:
-        return self._towers.loss(self._encoder, self._asked(batch, draws.torch))
+    def _drawn(self, batch: IntArray, draws: Draws) -> ComparedQuestions:
+        questions = self._questions[batch]
+        needed = np.concatenate([self._known.of(questions).ids, questions.anchors, self._hard[batch].flatten().numpy()])
+        return ComparedQuestions(questions, self._compared(needed, draws.torch))
+
+    def loss_of(self, work: ComparedQuestions) -> Tensor:
+        """The loss of some questions."""
+        return self._towers.loss(self._encoder, self._asked(work.questions, torch.from_numpy(work.compared)))
 
     @property
     def step_count(self) -> int:
@@ -246,19 +253,17 @@ class DualTraining(GradientTraining[IntArray]):
         """Every question once, in batches."""
         return in_batches(draws.numpy.permutation(len(self._questions)), self._settings.batch_size)
 
-    def _asked(self, places: IntArray, generator: torch.Generator) -> Batch:
-        questions = self._questions[places]
+    def _asked(self, questions: Queries, compared: Tensor) -> Batch:
         known = self._known.of(questions)
         rows, golds = torch.from_numpy(known.rows), torch.from_numpy(known.ids).long()
         anchors = torch.from_numpy(questions.anchors).long()
-        compared = self._compared(torch.cat([golds, anchors, self._hard[places].flatten()]), generator)
         answers = torch.searchsorted(compared, golds)
         is_known = torch.zeros(len(questions), len(compared), dtype=torch.bool)
         is_known[rows, answers] = True
         weight, prior, device = (
             1 / (len(questions) * self._answers_per_question),
             self._prior_of(questions, compared),
-            self._device,
+            self.device,
         )
         return Batch(
             anchors=anchors.to(device),
@@ -276,14 +281,13 @@ class DualTraining(GradientTraining[IntArray]):
             return None
         return self._settings.prior_weight * torch.from_numpy(self._prior.score_all(questions)[:, compared.numpy()])
 
-    def _compared(self, needed: Tensor, generator: torch.Generator) -> Tensor:
+    def _compared(self, needed: IntArray, generator: torch.Generator) -> IntArray:
         """The entities that answers are compared with, ascending: those `needed`, and a sample of the others."""
         entity_count = len(self._kg.entities)
         if entity_count <= self._settings.negatives:
-            return torch.arange(entity_count)
-        sampled = sample_entities(self._settings.negatives, entity_count, generator)
-        compared: Tensor = torch.unique(torch.cat([needed, sampled]))
-        return compared
+            return np.arange(entity_count)
+        sampled = sample_entities(self._settings.negatives, entity_count, generator).numpy()
+        return np.unique(np.concatenate([needed, sampled]))
 
     def validate(self) -> float | None:
         """The MRR on valid of the current towers."""
