@@ -92,8 +92,7 @@ def test_the_tutorial_runs_from_top_to_bottom_and_finds_what_it_says(somewhere, 
     assert "accepted" in (somewhere / "decisions.tsv").read_text() and "Schengen (known)" in printed[-1]
 
 
-#: Drawings; examples from docstrings, which test_api_page.py runs; what needs a server, as tests/serve and tests/runs
-#: have; containers.
+#: Drawings; examples from docstrings, which test_api_page.py runs; what needs a server, a container or long training.
 RUN_ELSEWHERE = {
     "api.md": {"text", "pycon"},
     "containers.md": {"sh"},

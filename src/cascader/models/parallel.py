@@ -20,11 +20,11 @@ from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
+import torch.distributed
 from torch import Tensor
-from torch.distributed import FileStore, ProcessGroupGloo
 
 from cascader.display import no_progress
-from cascader.errors import CascaderError, TrainingError
+from cascader.errors import CascaderError, SettingsError, TrainingError
 from cascader.graph import IntArray, KnowledgeGraph, Queries
 from cascader.models.device import training_processes, using_device
 from cascader.models.optimization import BatchT, Draws, GradientTraining
@@ -138,7 +138,7 @@ class SharedTraining(GradientTraining[BatchT], Generic[BatchT, WorkT]):
 
     def _split(self, flat: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         parameters = list(self._parameters.values())
-        parts = flat.split([parameter.numel() for parameter in parameters])
+        parts = torch.split(flat, [parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
             yield parameter, part.view_as(parameter)
 
@@ -176,6 +176,11 @@ def helping(training: object, model: type[Helpful], settings: Mapping[str, Any],
     if count == 1 or not isinstance(training, SharedTraining):
         yield
         return
+    if not torch.distributed.is_available():
+        raise SettingsError(
+            f"training_processes is {count}, but this build of torch, {torch.__version__}, cannot connect processes. "
+            "Set it to 1, or install another build."
+        )
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, threads // count))
     jobs = [Job(model, settings, kg, _device_of(rank, training.device)) for rank in range(1, count)]
@@ -277,12 +282,17 @@ class Helpers:
         self._folder.cleanup()
 
 
-def _group(store: str, rank: int, size: int) -> ProcessGroupGloo:
-    """Connect with the other processes of this machine, and with none of another."""
-    options = ProcessGroupGloo._Options()
+def _group(store: str, rank: int, size: int) -> Any:  # noqa: ANN401 - torch's stubs lack most of its methods
+    """Connect with the other processes of this machine, and with none of another.
+
+    Not torch's default group: that one may be the user's, and it listens wherever the machine's name leads.
+    """
+    distributed: Any = torch.distributed
+    gloo = distributed.ProcessGroupGloo
+    options = gloo._Options()
     options._timeout = _PATIENCE
-    options._devices = [ProcessGroupGloo.create_device(hostname=_LOOPBACK)]
-    return ProcessGroupGloo(FileStore(store, size), rank, size, options)
+    options._devices = [gloo.create_device(hostname=_LOOPBACK)]
+    return gloo(distributed.FileStore(store, size), rank, size, options)
 
 
 def _help(connection: Connection, job: Job, store: str, rank: int, size: int, threads: int) -> None:
