@@ -10,7 +10,7 @@ from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.evaluation import evaluate
 from cascader.graph import Entity, KnowledgeGraph, Queries
 from cascader.models import Frequency
-from cascader.models.optimization import hard_negatives
+from cascader.models.optimization import Draws, hard_negatives
 from cascader.models.plausibility import Plausibility
 from cascader.models.text import DualEncoder, DualSettings
 from cascader.models.text.text_encoder import CachedEncoder
@@ -146,7 +146,8 @@ def test_masked_a_known_answer_of_the_same_question_is_never_a_negative(toy, tin
     towers = ContrastiveTowers(base.width, len(toy.relations), settings)
     training = DualTraining(towers, texts, settings, toy, None, lambda: None)
     answer_counts = np.diff(training._known.of(training._questions).offsets)
-    asked = training._asked(np.flatnonzero(answer_counts > 1)[:1], torch.Generator().manual_seed(0))
+    work = training._drawn(np.flatnonzero(answer_counts > 1)[:1], Draws(0, 1, training.device))
+    asked = training._asked(work.questions, torch.from_numpy(work.compared))
     asked = replace(asked, weights=torch.tensor([1.0, *[0.0] * (len(asked.weights) - 1)]))
     vectors = texts.entities(torch.arange(len(toy.entities))).clone().requires_grad_()
     towers.loss(CachedEncoder(vectors, texts.relations(torch.arange(4)), lambda: texts), asked).backward()
@@ -220,7 +221,8 @@ def test_towers_that_learn_beside_the_prior_have_no_loss_left_where_it_knows_the
     towers = build_towers(base.width, len(toy.relations), settings)
     training = DualTraining(towers, texts, settings, toy, None, lambda: None)
     places = np.arange(len(training._questions))
-    asked = training._asked(places, torch.Generator().manual_seed(0))
+    work = training._drawn(places, Draws(0, 1, training.device))
+    asked = training._asked(work.questions, torch.from_numpy(work.compared))
     expected = 0.5 * Plausibility().fit(toy).score_all(training._questions)
     np.testing.assert_allclose(asked.prior.numpy(), expected[:, asked.compared.numpy()])
     certain = replace(asked, prior=100.0 * asked.is_known)

@@ -28,7 +28,7 @@ def whole(base, text):
 @pytest.mark.parametrize("split", [0, 1, 2])
 def test_split_anywhere_a_text_alone_is_read_as_by_the_whole_encoder(base, split):
     states = FrozenLayers(base, split).read(Tokens.of(TEXTS, base, 99))
-    joined, mask, _ = join([(states, np.arange(3))])
+    joined, mask, _ = join([(states, np.arange(3))], torch.device("cpu"))
     with torch.inference_mode():
         read = run_layers(base.layers[split:], joined, mask)
     for row, text in enumerate(TEXTS):
@@ -38,7 +38,7 @@ def test_split_anywhere_a_text_alone_is_read_as_by_the_whole_encoder(base, split
 @pytest.mark.parametrize("split", [0, 1, 2])
 def test_the_first_token_alone_is_read_as_among_the_others(base, split):
     states = FrozenLayers(base, split).read(Tokens.of(TEXTS, base, 99))
-    joined, mask, _ = join([(states, np.arange(3))])
+    joined, mask, _ = join([(states, np.arange(3))], torch.device("cpu"))
     with torch.inference_mode():
         first = encode_cls(base.layers[split:], joined, mask)
     for row, text in enumerate(TEXTS):
@@ -53,7 +53,7 @@ def test_the_mean_of_a_text_does_not_see_its_padding(base):
 
 def test_joined_parts_stand_one_after_the_other_with_their_numbers(base):
     states = FrozenLayers(base, 1).read(Tokens.of(TEXTS, base, 99))
-    joined, mask, numbers = join([(states, np.array([0, 1])), (states, np.array([1, 2]))])
+    joined, mask, numbers = join([(states, np.array([0, 1])), (states, np.array([1, 2]))], torch.device("cpu"))
     assert numbers[0][mask[0]].tolist() == [0] * 5 + [1] * 2
     assert numbers[1][mask[1]].tolist() == [0] * 2 + [1] * 8
     torch.testing.assert_close(joined[0][:5], states.rows[:5])
