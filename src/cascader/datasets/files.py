@@ -219,8 +219,8 @@ def _links(kg: KnowledgeGraph, split: SplitName) -> list[tuple[str, str, str]]:
 
 def _columns(kg: KnowledgeGraph, split: SplitName) -> list[CodedTexts]:
     """Heads, relations and tails by id; each id is held once."""
-    entities, relations = ([thing.id for thing in things] for things in (kg.entities, kg.relations))
-    ids = (entities, relations, entities)
+    entities = [entity.id for entity in kg.entities]
+    ids = (entities, [relation.id for relation in kg.relations], entities)
     return [CodedTexts(texts, codes) for texts, codes in zip(ids, kg.split(split).T, strict=True)]
 
 

@@ -66,8 +66,8 @@ class Statements:
 
     def _of(self, splits: Column, split: str) -> "Statements":
         rows = np.flatnonzero(splits.codes == splits.texts.index(split))
-        columns = (column.taken(rows) for column in (self.heads, self.relations, self.tails))
-        return Statements(*columns, lambda row: self.where(int(rows[row])))
+        heads, relations, tails = (column.taken(rows) for column in (self.heads, self.relations, self.tails))
+        return Statements(heads, relations, tails, lambda row: self.where(int(rows[row])))
 
 
 def joined_statements(parts: Sequence[Statements]) -> Statements:

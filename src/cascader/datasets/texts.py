@@ -47,7 +47,7 @@ class BestTexts:
 
     def all_of(self, ids: Iterable[str], otherwise: Iterable[str]) -> Iterator[str]:
         """The text of each id, or the other one if none was offered."""
-        return map(self._texts.get, ids, otherwise)  # type: ignore[arg-type] - there is always one of the two
+        return map(self._texts.get, ids, otherwise)
 
 
 @dataclass

@@ -245,7 +245,7 @@ def sample_entities(count: int, entity_count: int, generator: torch.Generator) -
     """
     if entity_count < _SHUFFLED or count > entity_count // 100:
         return torch.randperm(entity_count, generator=generator)[:count]
-    drawn: Tensor = torch.randint(entity_count, (count,), generator=generator).unique()
+    drawn: Tensor = torch.unique(torch.randint(entity_count, (count,), generator=generator))
     return drawn
 
 
