@@ -192,7 +192,8 @@ def with_engine_options(command: Callable[..., None]) -> Callable[..., None]:
             command(*arguments, engine=engine, **options)
 
     own = [parameter for name, parameter in signature(command).parameters.items() if name != "engine"]
-    return _with_parameters(choosing_first, [*own, *choosing.values()])
+    more = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in choosing.values()]
+    return _with_parameters(choosing_first, [*own, *more])
 
 
 def _with_parameters(command: Callable[..., None], parameters: Sequence[Parameter]) -> Callable[..., None]:
