@@ -245,9 +245,9 @@ class _NotebookBar(_Lines):
         full = round(self._WIDTH * min(self._done / max(self._total, 1), 1.0))
         shown = {"text/plain": f"{'█' * full}{'░' * (self._WIDTH - full)} {text}"}
         if self._handle is None:
-            self._handle = display(shown, raw=True, display_id=True)
+            self._handle = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:
-            self._handle.update(shown, raw=True)
+            self._handle.update(shown, raw=True)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Leave what was done, and how long it took."""
