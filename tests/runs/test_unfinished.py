@@ -126,12 +126,11 @@ def test_interrupted_without_a_folder_it_says_where_it_is(asked, kg):
     assert weights(run.folder.path) == weights(asked[0])
 
 
-def test_it_took_what_the_clock_on_the_wall_says(asked, kg, tmp_path):
-    events, started = [], time.monotonic()
-    fit(kg, tmp_path / "run", events.append)
-    (finished,) = (event for event in events if event.kind == "finished")
-    wall = time.monotonic() - started
-    assert wall * 0.7 < finished.values["seconds"] <= wall
+def test_it_took_what_the_clock_on_the_wall_says(kg, tmp_path):
+    heard, started = [], time.monotonic()
+    fit(kg, tmp_path / "run", lambda event: heard.append((event, time.monotonic() - started)))
+    ((finished, wall),) = (each for each in heard if each[0].kind == "finished")
+    assert finished.values["seconds"] == pytest.approx(wall, abs=0.5)  # a busy machine may pause in between
 
 
 def test_what_is_no_training_is_named_beside_what_was_likely():
