@@ -23,7 +23,7 @@ import cascader
 from cascader.cascade import known_mask
 from cascader.graph import BoolArray, FloatArray, KnowledgeGraph, Queries
 from cascader.runs import Predictor, Run
-from cascader.tuning.calibration import expected_calibration_error
+from cascader.tuning.curves import expected_calibration_error
 from measuring import report
 
 PROBABLE = 0.7

@@ -15,12 +15,11 @@ from cascader.tuning.calibration import (
     calibrate,
     calibrate_open,
     calibration_triples,
-    expected_calibration_error,
     hash_of_cascade,
     load_calibration,
     save_calibration,
 )
-from cascader.tuning.curves import evidence, fit_logistic, with_steps
+from cascader.tuning.curves import evidence, expected_calibration_error, fit_logistic, with_steps
 from tests.tuning.worlds import Noisy, graph, questions
 
 

@@ -345,24 +345,3 @@ def _echo_verdicts(verdicts: Sequence["Verdict"], predictor: "Predictor") -> Non
         f"Judged true at {percent(model.threshold)} or above, which is right for {model.accuracy:.1%} of other valid "
         f"triples and as many near misses.{also}"
     )
-
-
-def calibrate(
-    run: RunArgument,
-    file: Annotated[
-        Path, typer.Argument(help="A table of triples by id or name: head, relation, tail, label (1 or 0, yes or no).")
-    ],
-    keep_going: KeepGoingOption = False,
-    verify: VerifyOption = True,
-) -> None:
-    """Let the verdicts of `cascader classify` learn from triples that you know to be true or false.
-
-    The labels are kept in the run, in the place of earlier ones.
-
-    Example: cascader calibrate runs/demo labels.tsv
-    """
-    from cascader.runs import joined_labels, load_run, read_labels
-
-    loaded = load_run(run, verify=verify)
-    labels = joined_labels(readable(read_labels(file, loaded.kg), file, keep_going))
-    echo(loaded.learn(labels).in_words())

@@ -1,4 +1,4 @@
-"""`cascader review`: go through the links that a run proposes, and keep what is decided of them."""
+"""`cascader review` and `cascader calibrate`: what people say of the links and triples that a run has to judge."""
 
 import sys
 from collections.abc import Iterator
@@ -218,3 +218,24 @@ class _Session:
             more = f"cascader review {self.address}"
             echo(f"Nothing is left of this list. Ask again, now that more is known: {more}")
         echo(f"All decisions as a table: cascader review {self.address} --export decisions.tsv (or .nt)")
+
+
+def calibrate(
+    run: RunArgument,
+    file: Annotated[
+        Path, typer.Argument(help="A table of triples by id or name: head, relation, tail, label (1 or 0, yes or no).")
+    ],
+    keep_going: KeepGoingOption = False,
+    verify: VerifyOption = True,
+) -> None:
+    """Let the verdicts of `cascader classify` learn from triples that you know to be true or false.
+
+    The labels are kept in the run, in the place of earlier ones.
+
+    Example: cascader calibrate runs/demo labels.tsv
+    """
+    from cascader.runs import joined_labels, load_run, read_labels
+
+    loaded = load_run(run, verify=verify)
+    labels = joined_labels(readable(read_labels(file, loaded.kg), file, keep_going))
+    echo(loaded.learn(labels).in_words())

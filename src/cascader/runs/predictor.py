@@ -25,7 +25,7 @@ from cascader.graph.arrays import triple_keys
 from cascader.runs.prediction import Prediction, Predictions, Verdict
 from cascader.runs.reasons import Explainer
 from cascader.scoring import Scorer
-from cascader.tuning.calibration import Calibration, calibrate
+from cascader.tuning.calibration import Calibration, calibrate, calibration_triples
 from cascader.tuning.verdicts import Examples
 from cascader.tuning.witnesses import Labels, Witnesses, examples_of
 
@@ -33,7 +33,7 @@ from cascader.tuning.witnesses import Labels, Witnesses, examples_of
 _BLOCK_BYTES = 16 << 20
 _BLOCK_QUESTIONS = 256
 #: How many facts of valid verdicts are learned from.
-_MOST_TRIPLES = 1000
+_MOST_TRIPLES = 2000
 #: Each near miss asks a question that is not in valid: if pairs must be read for it, fewer have to do.
 _MOST_TRIPLES_READ = 50
 
@@ -319,7 +319,8 @@ def valid_examples(
     if labels is not None:
         is_labelled = _is_among(drawn, labels.triples, predictor.kg)
         drawn = drawn if is_labelled.all() else drawn[~is_labelled]
-    return examples_of(predictor.witnesses(), drawn[: _MOST_TRIPLES_READ if reads else _MOST_TRIPLES], draw)
+    most = _MOST_TRIPLES_READ if reads else min(_MOST_TRIPLES, calibration_triples(len(predictor.kg.entities)))
+    return examples_of(predictor.witnesses(), drawn[:most], draw)
 
 
 def label_examples(predictor: Predictor, labels: Labels) -> Examples:

@@ -18,7 +18,7 @@ _KINDS: tuple[Kind, ...] = ("score", "lead", "rank")
 _CASCADE_KINDS: tuple[Kind, ...] = ("lead", "rank", "probability")
 #: A near miss is one of so many best answers that are no facts.
 _NEAR = 10
-_QUESTIONS_AT_ONCE = 128
+_QUESTIONS_AT_ONCE, _SCORES_AT_ONCE = 128, 4_000_000
 #: No probability is taken to be surer than this.
 _LEAST = 1e-6
 #: Stands for infinity, which a tier may use for what it rules out.
@@ -51,6 +51,11 @@ class Witnesses:
         of_all = [*of_tiers, *(("cascade", kind) for kind in _CASCADE_KINDS)]
         return [Evidence(tier, kind, side) for side in SIDES for tier, kind in of_all]
 
+    @property
+    def _at_once(self) -> int:
+        """Questions in a block: fewer in a large graph."""
+        return max(1, min(_QUESTIONS_AT_ONCE, _SCORES_AT_ONCE // max(len(self.kg.entities), 1)))
+
     def evidence(self, triples: Triples, known: KnownAnswers) -> FloatArray:
         """Hear everyone on each triple, with what is known when it is judged; shape (triples, columns)."""
         sides = [self._from_one_side(Queries.from_triples(triples, side), known) for side in SIDES]
@@ -60,7 +65,7 @@ class Witnesses:
         questions, question_of = queries.with_known(known).unique()
         golds, start = queries.required_golds(), 0
         found = np.empty((len(queries), len(self.columns) // len(SIDES)))
-        for block in questions.blocks(_QUESTIONS_AT_ONCE):
+        for block in questions.blocks(self._at_once):
             asking = np.flatnonzero((question_of >= start) & (question_of < start + len(block)))
             found[asking] = self._heard(block, question_of[asking] - start, golds[asking], known)
             start += len(block)
@@ -98,8 +103,8 @@ class Witnesses:
 
     def _proposed(self, scorer: Scorer, queries: Queries, draw: np.random.Generator) -> IntArray:
         facts, proposed = self.kg.known_before("test"), queries.required_golds().copy()
-        for start in range(0, len(queries), _QUESTIONS_AT_ONCE):
-            block = queries[start : start + _QUESTIONS_AT_ONCE]
+        for start in range(0, len(queries), self._at_once):
+            block = queries[start : start + self._at_once]
             scores = scorer.score_all(block)
             is_fact = known_mask(block, facts, scores.shape)
             for row, (relation, is_tail) in enumerate(zip(block.relations, block.predicts_tail, strict=True)):
@@ -121,10 +126,14 @@ def _standing(scores: FloatArray, is_new: BoolArray, rows: IntArray, golds: IntA
     spreads = np.sqrt((((scores - means[:, None]) * is_new) ** 2).sum(axis=1) / counts)
     own = scores[rows, golds]
     lead = (own - means[rows]) / np.where(spreads > _LEAST, spreads, 1.0)[rows]
-    others = scores[rows]
-    above = ((others > own[:, None]) & is_new[rows]).sum(axis=1)
-    equal = ((others == own[:, None]) & is_new[rows]).sum(axis=1).clip(min=1)
-    return [lead, -np.log(above + (equal + 1) / 2)]
+    ranks = [_rank(scores[row][is_new[row]], score) for row, score in zip(rows, own, strict=True)]
+    return [lead, -np.log(np.array(ranks, dtype=np.float64))]
+
+
+def _rank(scores: FloatArray, own: float) -> float:
+    """The mean rank of a score among others; ties share it."""
+    above, equal = np.count_nonzero(scores > own), max(np.count_nonzero(scores == own), 1)
+    return above + (equal + 1) / 2
 
 
 def _usual(kg: KnowledgeGraph, relation: int, is_tail: bool) -> BoolArray:

@@ -24,7 +24,7 @@ from cascader.report.section import (
     kind_label,
     skipped,
 )
-from cascader.tuning.calibration import Bin
+from cascader.tuning.curves import Bin
 from cascader.tuning.search import split_valid
 
 
