@@ -21,7 +21,7 @@ from cascader.datasets.tables import read_table, write_rows
 from cascader.datasets.texts import TEXT_ORDER, Texts
 from cascader.datasets.triples import Index, Split, assemble
 from cascader.errors import DataError
-from cascader.graph import SPLITS, KnowledgeGraph, SplitName
+from cascader.graph import SPLITS, Entity, KnowledgeGraph, Relation, SplitName
 from cascader.storage import CodedTexts, atomic_folder, write_parquet
 
 Format = Literal["tsv", "csv", "parquet", "ntriples", "turtle", "kgx", "neo4j", "openke", "ogb"]
@@ -204,7 +204,8 @@ def save_graph(kg: KnowledgeGraph, folder: str | Path, format: Format = "tsv") -
 
 def _check_stripped(kg: KnowledgeGraph) -> None:
     """Refuse texts with white space around them, which no reader keeps: the graph would load as another one."""
-    for each in (*kg.entities, *kg.relations):
+    named: tuple[Entity | Relation, ...] = (*kg.entities, *kg.relations)
+    for each in named:
         padded = next((text for text in each if text != text.strip()), None)
         if padded is not None:
             raise DataError(

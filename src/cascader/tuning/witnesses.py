@@ -132,7 +132,7 @@ def _standing(scores: FloatArray, is_new: BoolArray, rows: IntArray, golds: IntA
 
 def _rank(scores: FloatArray, own: float) -> float:
     """The mean rank of a score among others; ties share it."""
-    above, equal = np.count_nonzero(scores > own), max(np.count_nonzero(scores == own), 1)
+    above, equal = int((scores > own).sum()), max(int((scores == own).sum()), 1)
     return above + (equal + 1) / 2
 
 
