@@ -72,11 +72,11 @@ class RunAtUrlContract:
     def test_scores_that_another_machine_has_stored_are_not_computed_again(self, toy, local, url, on):
         on("here")
         local.save(url)
-        here = load_run(url).scorers()["cross"]
+        question, here = toy.query("aspirin", "treats", "tail"), load_run(url).scorers()["cross"]
+        first = here.score_all(question)
         on("there")
         there = load_run(url).scorers()["cross"]
-        question = toy.query("aspirin", "treats", "tail")
-        first, second = (scorer.score_all(question) for scorer in (here, there))
+        second = there.score_all(question)
         np.testing.assert_array_equal(first, second)
         assert here.pairs_computed > 0
         assert there.pairs_computed == 0
@@ -110,7 +110,7 @@ class TestFolder(RunAtUrlContract):
 
     def test_a_run_can_be_saved_there(self, local, url):
         assert load_run(save_run(url, local.kg, {"kge": local.tiers["kge"]}).folder.address).tiers.keys() == {"kge"}
-        with pytest.raises(Exception, match=f"{url} already holds a complete run"):
+        with pytest.raises(Exception, match=f"{url} already holds a run"):
             local.save(url)
 
     def test_a_place_that_is_read_only_is_read(self, local, url, on, monkeypatch):
@@ -134,8 +134,8 @@ class TestFolder(RunAtUrlContract):
         local.save(url)
         code, printed = call(monkeypatch, capsys, "report", url)
         assert code == 0, printed.err
-        assert f"Written to {url}/report/report.html and {url}/report/report.json." in printed.out
-        assert "report/report.html" in Remote(url).list()
+        assert f"Written to {url}/report/report.html" in printed.out
+        assert {"report/report.html", "report/report.json"} <= Remote(url).list().keys()
 
 
 @pytest.mark.slow
