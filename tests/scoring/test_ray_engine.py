@@ -15,7 +15,7 @@ from cascader.errors import EngineError, MissingExtraError, SettingsError
 from cascader.scoring import ScoreStore, ray_engine
 from cascader.scoring.engine import Call, LocalEngine, Task
 from cascader.scoring.ray_engine import RayEngine
-from cascader.storage import LOCK
+from cascader.storage import LOCK, sha256_of
 from tests.contracts import EngineContract
 from tests.contracts.engine import load, loadings, writing
 from tests.scoring.test_engine import divide, kill_itself, note_threads
@@ -102,7 +102,7 @@ def evaluated(folder, engine):
     """The ranks, and every file of scores but the lock, which names a process."""
     ranks = cascader.load_run(folder).evaluate(engine=engine).ranks.filtered.mean.tolist()
     paths = [path for path in (folder / "scores").rglob("*") if path.is_file() and path.name != LOCK]
-    return ranks, {path.relative_to(folder): path.read_bytes() for path in paths}
+    return ranks, {str(path.relative_to(folder)): sha256_of(path) for path in sorted(paths)}
 
 
 class Disturbed:

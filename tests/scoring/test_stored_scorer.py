@@ -180,6 +180,20 @@ def test_what_killed_processes_left_is_cleared_away(toy, queries, tmp_path):
     assert not any(path.exists() for path in left)
 
 
+def test_what_a_worker_leaves_that_is_killed_in_the_middle_is_cleared_away(toy, queries, tmp_path):
+    store = ScoreStore(tmp_path, IDENTITY, shard_pairs=7)
+    left = store.folder / "00000" / ".00003.safetensors.0b.tmp"
+
+    class Leaving(Watched):
+        def score(self, queries, candidates):
+            left.parent.mkdir(parents=True, exist_ok=True)
+            left.write_text("half")
+            return super().score(queries, candidates)
+
+    StoredScorer(Leaving(toy), toy, store).score_all(queries)
+    assert not left.exists()
+
+
 def test_nan_is_an_error_and_never_kept(toy, queries, store):
     with pytest.raises(TrainingError, match="scores 7 of 7 pairs as NaN, the first: relation 0, anchor 1, candidate 0"):
         StoredScorer(Watched(toy, shift=np.nan), toy, store).score_all(queries)

@@ -191,6 +191,7 @@ class ScoreStore:
             yield len(parts[name])
         job.is_open = False
         self._write()
+        self._clear_away()  # what a worker left that was killed while it wrote
         self._take(job)
 
     def asked(self, keys: IntArray) -> str:
