@@ -122,15 +122,15 @@ class Run:
         }
 
     def tuned(
-        self, engine: Engine | None = None, read_top: int | None = None, seed: int = 0, space: SearchSpace = "ours"
+        self, engine: Engine | None = None, read_top: int = READ_TOP, seed: int = 0, space: SearchSpace = "ours"
     ) -> TuningResult:
         """Return all cascades that were tried on valid; they are tried now if the tiers have changed since.
 
         `space` is what is tried: as much as we know of, or what the paper tries. A tier that reads pairs reads
-        `read_top` candidates of each question, by default 100, or a tenth of a small graph's entities.
+        `read_top` candidates of each question, but no more than a tenth of a small graph's entities.
         """
         scorers = {name: scorer for name, scorer in self.scorers(engine).items() if name in self.cascade_tiers}
-        read_top = read_top or read_top_of(self.kg)
+        read_top = min(read_top, read_top_of(self.kg)) if space == "ours" else read_top
         identity = {name: self.folder.tier_hash(name) for name in scorers}
         identity |= {"read_top": str(read_top), "seed": str(seed)}
         place = self.tuning_folder(space)
