@@ -27,7 +27,7 @@ def test_a_run_that_was_saved_answers_as_before_when_it_is_loaded(toy, kge, tmp_
 
 def test_a_finished_run_is_not_overwritten(toy, kge, tmp_path):
     cascader.save_run(tmp_path / "run", toy, {"kge": kge})
-    with pytest.raises(SettingsError, match="already holds a complete run. Choose another folder"):
+    with pytest.raises(SettingsError, match="already holds a run. Choose another folder"):
         cascader.save_run(tmp_path / "run", toy, {"kge": kge})
 
 
