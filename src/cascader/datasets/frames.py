@@ -73,7 +73,7 @@ def to_frame(rows: Iterable[HasRow]) -> "pandas.DataFrame":
     >>> from cascader import Entity, Relation, Verdict
     >>> verdict = Verdict(Entity("d1", "aspirin"), Relation("r1", "treats"), Entity("s1", "pain"), 0.7, 0.5, False)
     >>> list(to_frame([verdict]).columns)
-    ['head', 'relation', 'tail', 'probability', 'is_true', 'is_known']
+    ['head', 'relation', 'tail', 'probability', 'threshold', 'is_true', 'is_known']
     """
     try:
         import pandas
