@@ -99,9 +99,9 @@ def test_a_triple_in_two_splits_is_refused():
 
 
 def test_verdicts_become_a_frame():
-    verdict = Verdict(Entity("a", "A"), Relation("r", "R"), Entity("b", "B"), 0.25, is_true=False, is_known=True)
+    verdict = Verdict(Entity("a", "A"), Relation("r", "R"), Entity("b", "B"), 0.25, threshold=0.5, is_known=True)
     frame = to_frame([verdict, verdict])
-    assert list(frame.columns) == ["head", "relation", "tail", "probability", "is_true", "is_known"]
+    assert list(frame.columns) == ["head", "relation", "tail", "probability", "threshold", "is_true", "is_known"]
     assert frame["probability"].tolist() == [0.25, 0.25]
     assert to_frame([]).empty
 
