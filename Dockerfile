@@ -1,14 +1,15 @@
 # cascader on a CPU, as any user but root:
-#   docker build --tag cascader .
+#   docker build --build-arg TORCH_INDEX=... --tag cascader .
 #   docker run --rm --volume "$PWD/runs:/home/cascader/runs" cascader evaluate runs/mine
 # The image also serves as head and worker of a Ray cluster: deploy/rayjob.yaml. More: docs/containers.md
 FROM python:3.11.14-slim-bookworm AS build
-# On Linux, the torch of PyPI brings several gigabytes of CUDA; its CPU build has an index of its own.
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# On Linux, the torch of the default index brings several gigabytes of CUDA. PyTorch's installation page names its index of
+# CPU builds: --build-arg TORCH_INDEX=...
+ARG TORCH_INDEX=
 ARG EXTRAS=onnx,s3,serve
 ARG RAY=2.60.0
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-RUN pip install --index-url "$TORCH_INDEX" torch==2.13.0
+RUN PIP_INDEX_URL="$TORCH_INDEX" pip install torch==2.13.0
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
