@@ -3,7 +3,8 @@
 The test triples are taken out of the graph before anything is fitted. Each of them gets a hard negative: another tail
 or head, in turn, that train has with the relation, that no split has with this fact, and that is among the ten best for
 an embedding which has no part in the run (RotatE with another seed). What no split has counts as false, although it may
-be true. The same is done with valid, for those who need labels: the peer, and `calibrate`. Nothing is chosen on test.
+be true. The same is done with valid, for those who need labels: the peer, and `calibrate`. Nothing is fitted to test,
+but test was looked at while the form of the model was settled, so these figures are somewhat too good.
 
 Judged by:
 - before: what `classify` did in 0.1: the mean of both sides' probabilities, and one threshold, chosen on valid and as
