@@ -18,7 +18,8 @@ def test_the_report_of_one_tier_is_written_into_the_run(run, fitted):
     code, out, err = run("report", fitted)
     assert (code, err) == (0, "")
     page = fitted / "report" / "report.html"
-    assert out == f"Written to {page} and {page.with_suffix('.json')}.\n"
+    tables = page.with_name("tables")
+    assert out == f"Written to {page} and {page.with_suffix('.json')}; each table and chart to {tables}/*.csv.\n"
     numbers = json.loads(page.with_suffix(".json").read_text())
     assert [row["name"] for row in numbers["main_table"]["rows"]] == ["kge-complex"]
     assert numbers["tiers"]["rows"][0]["parameters"] > 0

@@ -36,8 +36,11 @@ def commands(tmp_path):
 
 @pytest.mark.parametrize("command", ["evaluate", "predict --file", "predict --all"])
 def test_shares_make_the_files_of_one_process(run, unscored, tmp_path, monkeypatch, command):
-    options, alone = commands(tmp_path)[command], shutil.copytree(unscored, tmp_path / "alone")
-    name = command.split()[0]
+    options, name = commands(tmp_path)[command], command.split()[0]
+    calibrated = shutil.copytree(unscored, tmp_path / "calibrated")
+    assert run(name, calibrated, *options)[0] == 0
+    shutil.copy(calibrated / "calibration.json", unscored)  # what that takes is read by the shares of another job
+    alone = shutil.copytree(unscored, tmp_path / "alone")
     assert run(name, alone, *options)[0] == 0
     for number in (3, 1, 2):
         code, out, err = run(name, unscored, *options, "--shard", f"{number}/3")
@@ -51,6 +54,14 @@ def test_shares_make_the_files_of_one_process(run, unscored, tmp_path, monkeypat
     assert run(name, unscored, *options)[0] == 0
     assert "Nothing is left to merge" in run("merge", unscored)[1]
     assert "there is nothing left to read" in run(name, unscored, *options, "--shard", "1/3")[1]
+
+
+def test_what_the_probabilities_of_all_links_take_is_shared_first(run, unscored):
+    for _ in range(2):  # the questions that they are calibrated on, then all others
+        for number in (1, 2):
+            assert run("predict", unscored, "--all", "--shard", f"{number}/2")[0] == 0
+        assert run("merge", unscored)[0] == 0
+    assert "there is nothing left to read" in run("predict", unscored, "--all", "--shard", "1/2")[1]
 
 
 def test_folders_of_their_own(run, unscored, tmp_path):

@@ -200,6 +200,8 @@ def _read_share(run: "Run", queries: "Queries | None", known: bool, budget: "Bud
     count = 2 * len(every_question(run.kg)) if queries is None else len(queries)
     try:
         predictor = run.predictor(budget, count, engine)
+        if queries is None:
+            predictor = run.for_open_questions(predictor)
     except UnscoredError:  # valid has to choose or to calibrate first, from pairs of its own
         return True
     blocks = WorkList(predictor, None).blocks() if queries is None else predictor.blocks(queries, known)

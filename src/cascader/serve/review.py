@@ -123,6 +123,8 @@ class Desk:
     def __init__(self, service: QueryService, read_only: bool) -> None:
         self._service, self.review, self.kg = service, service.run.review, service.kg
         self.is_read_only = read_only or service.run.folder.is_read_only
+        # Every question is asked, so most have no further answer.
+        self._predictor = service.run.for_open_questions(self._level().predictor)
         self._work: WorkList | None = None
         self._links: list[Link] = []
         self._by_ids: dict[tuple[str, str, str], Link] = {}
@@ -145,7 +147,7 @@ class Desk:
 
     async def _make(self) -> None:
         self._decided_before = len(self.review.decisions)
-        self._work = work = WorkList(self.review.informed(self._level().predictor))
+        self._work = work = WorkList(self.review.informed(self._predictor))
         steps = work.steps()
         while not await self._took_last(steps):
             pass
@@ -214,7 +216,7 @@ class Desk:
         return self.kg.entities[row[0]].id, self.kg.relations[row[1]].id, self.kg.entities[row[2]].id
 
     def _explained(self, ids: tuple[str, str, str]) -> ExplainedLink:
-        link = self._by_ids.get(ids) or link_of(self.review.informed(self._level().predictor), ids)
+        link = self._by_ids.get(ids) or link_of(self.review.informed(self._predictor), ids)
         decided = self.review.decisions.of(ids)
         return ExplainedLink(
             **_proposed(link).model_dump(),

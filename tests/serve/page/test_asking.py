@@ -26,7 +26,7 @@ def test_search_then_ask(opened):
     page.get_by_role("combobox", name="Entity").fill("drug")
     page.get_by_role("option", name="drug C").click()
     asked(page, entity="d2", relation="treats", side="tail")
-    assert page.locator("h1").inner_text() == "drug C treats ?"
+    assert page.locator("#answers-title").inner_text() == "drug C treats ?"
     assert page.locator("#relation optgroup").first.get_attribute("label") == "Has known facts"
     assert "known fact" in page.locator("#side-tail").inner_text()
     assert all(text.endswith("%") for text in page.locator(".probability .number").all_inner_texts())
@@ -37,12 +37,12 @@ def test_the_other_side_and_another_relation(opened):
     page = asked(opened(QUESTION))
     page.locator("#sides").get_by_text("? treats drug C").click()
     asked(page, side="head")
-    assert page.locator("h1").inner_text() == "? treats drug C"
-    page.get_by_label("Relation").select_option("prescribes")
+    assert page.locator("#answers-title").inner_text() == "? treats drug C"
+    page.get_by_role("form", name="Question").get_by_label("Relation").select_option("prescribes")
     asked(page, relation="prescribes", side="head")  # doctors prescribe drugs: that side makes sense
     page.go_back()
     asked(page, relation="treats", side="head")
-    assert page.get_by_label("Relation").input_value() == "treats"
+    assert page.get_by_role("form", name="Question").get_by_label("Relation").input_value() == "treats"
 
 
 def test_a_trace_says_what_every_tier_did_and_read(opened):
@@ -82,7 +82,7 @@ def test_an_answer_that_comes_too_late_is_not_shown(opened):
     page.go_back()
     asked(page, relation="treats")
     page.wait_for_timeout(700)
-    assert page.locator("h1").inner_text() == "drug C treats ?"
+    assert page.locator("#answers-title").inner_text() == "drug C treats ?"
 
 
 def test_every_answer_is_the_next_question_and_the_way_back_is_kept(opened):
@@ -101,7 +101,7 @@ def test_every_answer_is_the_next_question_and_the_way_back_is_kept(opened):
     asked(page, entity=entity)
     page.locator("#trail a").click()
     asked(page, entity="d2")
-    assert page.locator("h1").inner_text() == "drug C treats ?"
+    assert page.locator("#answers-title").inner_text() == "drug C treats ?"
 
 
 def test_known_facts_stand_apart_until_they_are_switched_in(opened, drugs_run):
@@ -128,9 +128,9 @@ def test_a_new_entity_is_asked_about_by_its_text(opened):
     page.get_by_label("New entity").check()
     page.get_by_label("Name").fill("drug Z")
     page.get_by_label("Description").fill("a medicine of kind 1")
-    page.get_by_label("Relation").select_option("treats")
+    page.get_by_role("form", name="Question").get_by_label("Relation").select_option("treats")
     asked(page, name="drug Z", description="a medicine of kind 1", relation="treats")
-    assert page.locator("h1").inner_text() == "drug Z treats ?"
+    assert page.locator("#answers-title").inner_text() == "drug Z treats ?"
     assert set(page.locator(".probability .number").all_inner_texts()) == {"–"}
     assert "not for new ones" in page.locator("#note").inner_text()
     page.reload()
@@ -143,7 +143,7 @@ def test_an_address_can_be_sent(opened):
     page = asked(opened(path))
     there = names(page)
     assert page.url.endswith(path)
-    assert page.locator("h1").inner_text() == "? treats disease D"
+    assert page.locator("#answers-title").inner_text() == "? treats disease D"
     assert page.get_by_role("switch").is_checked()
     page.reload()
     assert names(asked(page)) == there

@@ -56,7 +56,7 @@ def test_markup_in_a_text_is_shown_and_never_run(opened):
     assert HOSTILE in page.get_by_role("option").first.inner_text()
     page.goto(page.url.split("?")[0] + "?" + urlencode({"name": HOSTILE, "relation": "treats", "side": "tail"}))
     asked(page)
-    assert page.locator("h1").inner_text() == f"{HOSTILE} treats ?"
+    assert page.locator("#answers-title").inner_text() == f"{HOSTILE} treats ?"
     assert page.evaluate("window.wasRun") is None
     assert page.locator("main img").count() == 0
 
@@ -98,7 +98,7 @@ def test_where_every_name_is_markup_it_is_shown_everywhere_and_never_run(opened,
     asked(page)
     for why in page.locator(".why").all():
         why.click()
-    shown = " ".join(page.locator("h1").inner_text().split())
+    shown = " ".join(page.locator("#answers-title").inner_text().split())
     assert " ".join(f"d{payload}".split()) in shown
     assert payload.split()[0] in page.title()
     harmless(page)
