@@ -76,7 +76,7 @@ def run_commands(block, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_the_tutorial_runs_from_top_to_bottom_and_finds_what_it_says(somewhere, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nr\nq\n"))  # what is typed during the review
+    monkeypatch.setattr(sys, "stdin", io.StringIO("r\nr\nr\na\nq\n"))  # what is typed during the review
     printed = []
     for _, (language, block) in found_in(TUTORIAL):
         if language == "python":

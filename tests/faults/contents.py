@@ -13,6 +13,8 @@ _HASH = re.compile(r"[0-9a-f]{12,64}")
 #: Hashes that no time has a part in. Those of a tier are over its history, which says how long it was trained.
 _LASTING = ("data_hash", "data")
 _NOT_COMPARED = ("events.jsonl", "plan.json", "report.html")
+#: The tables of a report are drawn from its numbers, which are compared: as text, their times cannot be left out.
+_TABLES = "report/tables/*"
 
 
 def contents_of(folder: Path) -> dict[str, object]:
@@ -21,6 +23,7 @@ def contents_of(folder: Path) -> dict[str, object]:
         _without_hashes(path.relative_to(folder)): _content(path, folder)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in _NOT_COMPARED and not path.name.startswith(".")
+        if not path.match(_TABLES)
     }
     stored = [name for name in files if name.startswith("scores/")]
     return {name: content for name, content in files.items() if name not in stored} | _scores(folder)
