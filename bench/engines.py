@@ -1,0 +1,104 @@
+"""Reading pairs in two processes compared with one, and on Ray compared with local processes on the same cores.
+
+All of them read the same pairs of a run's tier, with workers that have loaded their model before the clock starts, and
+must store the same scores. Medians of three. Usage: python bench/engines.py RUN [--pairs N]
+"""
+
+import argparse
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cascader.graph import Candidates, Queries
+from cascader.runs import Run, load_run
+from cascader.runs.folder import load_scorer
+from cascader.scoring import ScoreStore, StoredScorer
+from cascader.scoring.engine import Call, Engine, LocalEngine
+from cascader.scoring.ray_engine import RayEngine
+from measuring import median, report
+
+REPEATS = 3
+#: Small enough for each worker to get many.
+SHARD_PAIRS = 512
+CANDIDATES = 50
+
+
+def main() -> None:
+    """Measure all engines in turn, and report the ratios of their medians."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--pairs", type=int, default=20_000)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    run, cores = load_run(arguments.run), len(os.sched_getaffinity(0))
+    engines: dict[str, Callable[[], AbstractContextManager[Engine]]] = {
+        "one_process": lambda: LocalEngine(1),
+        "local_processes": lambda: LocalEngine(cores),
+        "ray": lambda: RayEngine(workers=cores),
+    }
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in engines}
+    sums = set()
+    for _ in range(REPEATS):
+        for name, engine in engines.items():
+            seconds, stored = _measure(run, engine, arguments.pairs)
+            runs[name].append({"seconds": seconds})
+            sums.add(stored)
+            print(f"{name}: {seconds:.1f} s", flush=True)
+    seconds = {name: median(some, "seconds") for name, some in runs.items()}
+    report(
+        "engines",
+        {
+            "one_process_over_local_processes": seconds["one_process"] / seconds["local_processes"],
+            "ray_over_local_processes": seconds["ray"] / seconds["local_processes"],
+        },
+        {
+            "what": f"{arguments.pairs:,} pairs of {run.kg.name}, read by {_reader(run)}; {cores} cores, a thread each",
+            "seconds": seconds,
+            "all": runs,
+            "are_scores_equal": len(sums) == 1,
+        },
+        ["torch", "ray"],
+    )
+
+
+def _measure(run: Run, engine: Callable[[], AbstractContextManager[Engine]], pairs: int) -> tuple[float, str]:
+    """Return the seconds for reading so many pairs, and the sum of their scores' bytes."""
+    queries, candidates = _pairs(run, pairs)
+    with tempfile.TemporaryDirectory() as folder, engine() as working:
+        scorer = _stored(run, Path(folder), working)
+        scorer.score(queries[:8], Candidates(candidates.offsets[:9], candidates.ids[: candidates.offsets[8]]))
+        started = time.perf_counter()
+        scores = scorer.score(queries, candidates)
+        return time.perf_counter() - started, hashlib.sha256(scores.tobytes()).hexdigest()
+
+
+def _stored(run: Run, folder: Path, engine: Engine) -> StoredScorer:
+    name = _reader(run)
+    store = ScoreStore(folder, {"model": run.folder.tier_hash(name)}, SHARD_PAIRS)
+    load = Call(load_scorer, (run.folder.path.resolve(), name, run.folder.tier_hash(name)))
+    return StoredScorer(run.tiers[name], run.kg, store, engine, load)
+
+
+def _reader(run: Run) -> str:
+    return next(name for name, model in run.tiers.items() if model.reads_pairs)
+
+
+def _pairs(run: Run, count: int) -> tuple[Queries, Candidates]:
+    """Draw questions of valid with candidates at random, always the same; no pair is drawn twice for a question."""
+    draw = np.random.default_rng(0)
+    every = Queries.from_triples(run.kg.valid).unique()[0]
+    queries = every[np.sort(draw.permutation(len(every))[: -(-count // CANDIDATES)])]
+    size = min(CANDIDATES, len(run.kg.entities))
+    ids = np.stack([draw.choice(len(run.kg.entities), size, replace=False) for _ in range(len(queries))])
+    return queries, Candidates(np.arange(len(queries) + 1) * size, ids.reshape(-1).astype(np.int32))
+
+
+if __name__ == "__main__":
+    main()
