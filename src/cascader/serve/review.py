@@ -117,6 +117,10 @@ class DecisionMade(ResponseBody):
     counts: DecisionCounts
 
 
+#: The media types of exported decisions.
+_EXPORTED = {"tsv": "text/tab-separated-values", "nt": "application/n-triples"}
+
+
 class Desk:
     """The work list of a served run, and the links on it by ids."""
 
@@ -315,15 +319,15 @@ def review_routes(desk: Desk, service: QueryService) -> APIRouter:
         """Undo what a reviewer did last."""
         return _refusal(service) if desk.is_read_only else await desk.undo(wanted)
 
-    @router.get("/export", response_class=PlainTextResponse)
+    @router.get("/export", response_class=Response, responses={200: {"content": dict.fromkeys(_EXPORTED.values(), {})}})
     async def export(format: Literal["tsv", "nt"] = "tsv") -> PlainTextResponse:
         """All decisions as TSV, or the accepted links as N-Triples."""
         name = {"Content-Disposition": f'attachment; filename="decisions.{format}"'}
         if format == "tsv":
             text = await service.lookup(as_table, desk.review)
-            return PlainTextResponse(text, headers=name, media_type="text/tab-separated-values")
-        text = await service.lookup(lambda: ntriples([each.triple for each in desk.review.decisions.accepted]))
-        return PlainTextResponse(text, headers=name, media_type="application/n-triples")
+        else:
+            text = await service.lookup(lambda: ntriples([each.triple for each in desk.review.decisions.accepted]))
+        return PlainTextResponse(text, headers=name, media_type=_EXPORTED[format])
 
     return router
 
