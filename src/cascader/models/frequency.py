@@ -8,7 +8,8 @@ import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries
-from cascader.models.model import ClosedFormModel, array_of
+from cascader.models.files import array_of
+from cascader.models.model import ClosedFormModel
 from cascader.scoring.scorer import Scorer
 
 if TYPE_CHECKING:

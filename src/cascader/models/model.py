@@ -6,31 +6,25 @@ trains in epochs inherits `TrainedModel`.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-import numpy as np
-
 from cascader.durations import parse_duration
-from cascader.errors import DataError, NotFittedError, SettingsError
-from cascader.graph import Array, Candidates, Entity, FloatArray, KnowledgeGraph, Queries
+from cascader.errors import DataError, NotFittedError
+from cascader.graph import Candidates, Entity, FloatArray, KnowledgeGraph, Queries
+from cascader.models.files import FORMAT, MODEL_JSON, MODEL_TENSORS, naming_damage, read_model_json
 from cascader.models.history import Schedule, TrainingHistory
 from cascader.models.settings import Settings
 from cascader.models.training import CHECKPOINT, Checkpoint, Trainable, TrainingCost, train
-from cascader.records import Name, conforming
 from cascader.scoring.scorer import Scorer
-from cascader.storage import read_json, read_tensors, write_json, write_tensors
+from cascader.storage import read_tensors, write_json, write_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = 1
-#: The two files of a saved model: what it is, and what it has learned.
-MODEL_JSON, MODEL_TENSORS = "model.json", "model.safetensors"
 #: Settings that may be raised when a training is resumed; changing any other makes it a different training.
 _MAY_GROW = ("epochs", "rounds", "patience")
 
@@ -287,69 +281,3 @@ class TrainedModel(FittedModel):
         settings = {name: value for name, value in self.settings.as_dict().items() if name not in _MAY_GROW}
         identity = {"model": self.name, "data hash": kg.data_hash, "has earlier": earlier is not None, **settings}
         return Checkpoint(Path(folder) / CHECKPOINT, identity)
-
-
-@dataclass(frozen=True)
-class ModelRecord:
-    """What `model.json` says of a model; one that is registered may say more, or less."""
-
-    model: Name
-    settings: dict[str, Any] = field(default_factory=dict)
-    history: TrainingHistory = field(default_factory=TrainingHistory)
-
-
-def read_model_json(folder: Path) -> ModelRecord:
-    """What `model.json` says of the model in a folder: its kind, settings and history."""
-    path = folder / MODEL_JSON
-    saved = read_json(path)
-    if saved.get("format") != FORMAT or "model" not in saved:
-        raise DataError(
-            f"{path} has format {saved.get('format')!r} and model {saved.get('model')!r}, expected "
-            f"format {FORMAT} and the name of a model. It was written by another version of cascader: fit again."
-        )
-    return conforming(saved, ModelRecord, path, f"Delete {folder}, and fit again to train it anew.")
-
-
-#: What Python, numpy, scipy and torch raise when tensors are missing, or of shapes that do not go together.
-_DAMAGE = (SettingsError, KeyError, IndexError, ValueError, TypeError, AttributeError, RuntimeError, OverflowError)
-
-
-_LONGEST_REASON = 300
-
-
-@contextmanager
-def naming_damage(folder: Path) -> Iterator[None]:
-    """Say of which folder it is if a model cannot be built from its files."""
-    try:
-        yield
-    except DataError as error:
-        if str(folder) in str(error):
-            raise
-        raise DataError(f"the model in {folder} cannot be used: {error}") from error
-    except _DAMAGE as error:
-        reason = (
-            f"there is no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:_LONGEST_REASON]
-        )
-        raise DataError(
-            f"the model in {folder} is damaged: {reason.removesuffix('.')}. Copy it again from where it came from, or "
-            "delete the folder and fit again."
-        ) from error
-
-
-def array_of(
-    tensors: "Mapping[str, Tensor]", name: str, shape: tuple[int | None, ...], *, low: int = 0, below: int | None = None
-) -> Array:
-    """A tensor of a file as an array, if it has this shape; None stands for any length.
-
-    With `below`, its values must be whole numbers from `low` that are smaller than it, otherwise finite floats.
-    """
-    array: Array = tensors[name].numpy()
-    if len(array.shape) != len(shape) or any(want not in (None, has) for has, want in zip(array.shape, shape)):  # noqa: B905
-        raise ValueError(f"{name} has shape {array.shape}, expected {shape}")
-    if below is not None and (
-        array.dtype.kind not in "iu" or (array.size and not low <= array.min() <= array.max() < below)
-    ):
-        raise ValueError(f"{name} has {array.dtype} values, expected whole numbers from {low} to {below - 1:,}")
-    if below is None and (array.dtype.kind != "f" or not np.isfinite(array).all()):
-        raise ValueError(f"{name} has {array.dtype} values, expected finite floats")
-    return array

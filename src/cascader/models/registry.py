@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
-from cascader.models.model import Model, read_model_json
+from cascader.models.files import read_model_json
+from cascader.models.model import Model
 
 #: The built-in models, imported when they are first asked for: most need torch, and some transformers.
 _BUILT_IN = {

@@ -12,7 +12,8 @@ from cascader.durations import format_duration
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.arrays import triple_keys
-from cascader.models.model import ClosedFormModel, array_of
+from cascader.models.files import array_of
+from cascader.models.model import ClosedFormModel
 from cascader.models.regression import Features, Likeness, closed_form, nearest_neighbors, rows_of
 from cascader.models.settings import Between, Settings
 from cascader.scoring.scorer import Reason, Scorer

@@ -6,11 +6,8 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
-
-from annotated_types import Len
 
 from cascader.datasets import Split, load_graph, save_graph
 from cascader.display import Event, Listener, log_to
@@ -21,7 +18,8 @@ from cascader.models.model import Model
 from cascader.models.registry import load_model
 from cascader.models.training import CHECKPOINT
 from cascader.paths import check_regular
-from cascader.records import FileSum, Sha256, TierName, check_sums, read_record, sums_of, write_record
+from cascader.records import FileSum, check_sums, read_record, sums_of, write_record
+from cascader.runs.record import RunRecord, parts_of
 from cascader.scoring import Scorer, ScoreStore, StoredScorer
 from cascader.scoring.engine import Call, Engine
 from cascader.scoring.shares import Merger, ShareEngine, check_complete
@@ -47,30 +45,6 @@ _RECORD = "run.json"
 _SCORES, _CHECKPOINTS = "scores/*", f"*/{CHECKPOINT}"
 _PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
 _ADVICE = "Copy the run again from where it came from, or fit it again. --no-verify reads it without this check."
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """What `run.json` says of a run: what it was fitted to, and the sum of every file of its graph and its tiers.
-
-    These files never change once they are listed, and `run.json` is written after them. What a run gains later
-    (tuning, calibration, stored scores, results) carries its own sums: after a kill, none can be out of step.
-    """
-
-    dataset: str
-    data_hash: Sha256
-    preset: str
-    tiers: Annotated[dict[TierName, str], Len(min_length=1)]  # the kind of each tier, in order
-    files: dict[str, FileSum]  # of the graph and the tiers, by their names in the folder
-    versions: dict[str, str]
-    apart: tuple[TierName, ...] = ()  # trained to be compared with the others, and no part of the run's cascade
-    coming: tuple[TierName, ...] = ()  # still to be trained: until then, the run answers with the tiers that are there
-
-    @property
-    def identity(self) -> str:
-        """One sha256 for the graph and the tiers: another one if the run is fitted again."""
-        lines = (f"{found.sha256} {name}\n" for name, found in sorted(self.files.items()))
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 class RunFolder:
@@ -205,7 +179,7 @@ class RunFolder:
     def verified(self) -> RunRecord:
         """Check that no file of the graph and the tiers was damaged, added or lost, and return what was recorded."""
         record = self.metadata()
-        for part in _parts(record.tiers):
+        for part in parts_of(record.tiers):
             self._check_part(record, part, _ADVICE)
         return record
 
@@ -315,7 +289,7 @@ class RunFolder:
         Those that stand `apart` were trained to be compared with the others, and are no part of the run's cascade. The
         run can be used from now on, even if more tiers are `coming`.
         """
-        files = {f"{part}/{name}": found for part in _parts(tiers) for name, found in self._sums_of(part).items()}
+        files = {f"{part}/{name}": found for part in parts_of(tiers) for name, found in self._sums_of(part).items()}
         versions = {"python": platform.python_version(), **versions_of(_PACKAGES)}
         record = RunRecord(kg.name, kg.data_hash, preset, dict(tiers), files, versions, tuple(apart), tuple(coming))
         write_record(self.path / _RECORD, {"format": FORMAT, **asdict(record)})
@@ -354,19 +328,7 @@ class RunFolder:
                 f"this one reads format {FORMAT}. Fit it again: cascader fit GRAPH --out FOLDER"
             )
         advice = "Copy it again from where it came from, or delete it and fit again: what is trained is not lost."
-        record = read_record(self.path / _RECORD, RunRecord, FORMAT, advice)
-        strangers = [name for name in record.apart if name not in record.tiers]
-        if strangers or len(record.apart) >= len(record.tiers):
-            raise DataError(
-                f"{self.path / _RECORD} has apart {list(record.apart)}, expected some of the tiers: "
-                f"{', '.join(record.tiers)}. {advice}"
-            )
-        return record
-
-
-def _parts(tiers: Mapping[str, str]) -> list[str]:
-    """The folders of a run whose files never change once it is complete."""
-    return ["graph", *(f"tiers/{name}" for name in tiers)]
+        return read_record(self.path / _RECORD, RunRecord, FORMAT, advice)
 
 
 def load_scorer(address: str | Path, tier: str, tier_hash: str, device: str = "cpu") -> Scorer:

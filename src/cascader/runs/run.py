@@ -18,11 +18,12 @@ from cascader.models.device import using_device
 from cascader.models.model import Model
 from cascader.paths import copy_files
 from cascader.runs.calibrations import Calibrations, LabelGain
-from cascader.runs.folder import RunFolder, RunRecord
+from cascader.runs.folder import RunFolder
 from cascader.runs.measurement import SumWeights, equal_sum, evaluate_run, untuned
 from cascader.runs.prediction import Predictions, Verdict
 from cascader.runs.predictor import Predictor
 from cascader.runs.questions import for_new_entities, labels_of, parse_entity
+from cascader.runs.record import RunRecord
 from cascader.runs.review import Review
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine

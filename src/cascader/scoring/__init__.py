@@ -2,7 +2,8 @@
 
 from cascader.scoring.engine import PairKeys
 from cascader.scoring.scorer import Explains, Reason, RejectingScorer, Scorer, reads_pairs, reasons_of
-from cascader.scoring.store import MemoryStore, ScoreStore, Store, StoredScorer, WriteBehind
+from cascader.scoring.store import MemoryStore, ScoreStore, Store, WriteBehind
+from cascader.scoring.stored_scorer import StoredScorer
 
 __all__ = [
     "Explains",

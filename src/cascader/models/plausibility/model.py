@@ -9,7 +9,8 @@ import numpy as np
 
 from cascader.errors import DataError
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.models.model import ClosedFormModel, array_of
+from cascader.models.files import array_of
+from cascader.models.model import ClosedFormModel
 from cascader.models.plausibility.evidence import BINS, Evidence, Judgment, Wording, bins_of, values_at
 from cascader.models.plausibility.log_odds import (
     Facts,

@@ -13,7 +13,8 @@ from cascader.display import emit
 from cascader.durations import format_duration
 from cascader.errors import DataError
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
-from cascader.models.model import ClosedFormModel, array_of
+from cascader.models.files import array_of
+from cascader.models.model import ClosedFormModel
 from cascader.models.rules.application import AppliedRules
 from cascader.models.rules.facts import BANDS, Facts
 from cascader.models.rules.miner import SAMPLED, STAGES, Mined, Miner

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Self, TypedDict
 import numpy as np
 
 from cascader.graph import Array, BoolArray, FloatArray, IntArray
-from cascader.models.model import array_of
+from cascader.models.files import array_of
 from cascader.models.settings import Between, Settings
 
 if TYPE_CHECKING:

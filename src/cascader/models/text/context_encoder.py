@@ -22,8 +22,8 @@ from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.device import current_device, forked_rng, to_device
+from cascader.models.files import array_of
 from cascader.models.history import Schedule
-from cascader.models.model import array_of
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel, load_base_model, load_held_model, save_held_model
 from cascader.models.text.context_towers import ContextTowers, Facts, Neighbors, Texts, scaled

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import IntArray, KnowledgeGraph
+from cascader.models.files import read_model_json
 from cascader.models.history import Int8Check
-from cascader.models.model import read_model_json
 from cascader.models.settings import Settings
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.pair_model import PairModel

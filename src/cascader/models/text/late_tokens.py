@@ -18,7 +18,7 @@ from torch.nn.functional import embedding, layer_norm, normalize
 from cascader.graph import IntArray, KnowledgeGraph
 from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.device import to_device
-from cascader.models.model import array_of
+from cascader.models.files import array_of
 from cascader.models.optimization import BackwardContext
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.settings import LateSettings

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from cascader.errors import DataError, SettingsError
 from cascader.graph import Candidates, Entity, IntArray, KnowledgeGraph, Queries
 from cascader.graph.arrays import offsets_of, positions_within
-from cascader.models.model import TrainedModel, naming_damage
+from cascader.models.files import naming_damage
+from cascader.models.model import TrainedModel
 from cascader.models.parallel import helping
 from cascader.models.text.base_model import BaseModel
 from cascader.models.text.settings import ContextSettings, DualSettings, LateSettings, PairSettings
