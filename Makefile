@@ -7,8 +7,7 @@ INSTALLED := $(VENV)/.installed
 
 # A worker for each core, and a file stays with its worker, so that what a module trains is trained once.
 # Files come in the order that tests/conftest.py gives them: those that take longest first.
-PYTEST_MODULE := pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
-PYTEST := $(RUN)/$(PYTEST_MODULE)
+PYTEST := $(RUN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: install browser checks demo docs test test-fast lint types architecture tests coverage fuzz faults audit fix clean
 
@@ -56,12 +55,8 @@ browser:
 		{ test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -qq --no-install-recommends chromium; } >/dev/null 2>&1 || \
 		echo "There is no Chromium: the tests of the page will be skipped. On Debian: apt-get install chromium"
 
-# SlipCover stops watching a line once it was reached, so that counting lines costs seconds: coverage.py added a third to
-# the time of the tests. What runs in other processes only (workers, a server, a killed fit) is not counted.
-FLOOR := 97
-COVERED := $(VENV)/coverage.json
 tests: install browser
-	$(RUN)/python -m slipcover --source src/cascader --json --out $(COVERED) --fail-under $(FLOOR) -m $(PYTEST_MODULE) --durations=10
+	$(PYTEST) --cov --cov-report= --durations=10
 
 # Fifty signals at random moments of every long command, bad disks, damaged files, clocks that jump; and a table.
 # `make faults SEED=7` repeats the same moments. As root, disks are really full and read-only.
@@ -74,7 +69,7 @@ fuzz: install
 
 # After `make tests`: the lines that no test reached.
 coverage:
-	$(RUN)/python -m slipcover --merge $(COVERED) --out $(COVERED).text --format text --skip-covered && cat $(COVERED).text
+	$(RUN)/coverage report --show-missing --skip-covered
 
 # The installed packages against published advisories; pip-audit stays apart from what it looks at. Where it or the
 # advisories cannot be reached, there is nothing to compare with: that is said, and is no failure.
