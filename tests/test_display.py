@@ -1,7 +1,6 @@
 import io
 import sys
 from contextlib import contextmanager
-from types import ModuleType
 
 import pytest
 
@@ -121,7 +120,8 @@ class TestInANotebook:
             texts.append(content["text/plain"])
             return Handle()
 
-        monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+        kernel = type("ZMQInteractiveShell", (), {"__module__": "ipykernel.zmqshell"})
+        monkeypatch.setattr("IPython.get_ipython", kernel)
         monkeypatch.setattr(ipython, "display", first)
         return texts
 

@@ -139,7 +139,10 @@ def _by_default(event: Event) -> None:
 
 
 def _in_notebook() -> bool:
-    return "ipykernel" in sys.modules
+    """Whether a notebook's kernel runs us; that ipykernel is loaded proves nothing, since anyone may import it."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return type(shell).__module__.startswith("ipykernel")
 
 
 class Advance(Protocol):
