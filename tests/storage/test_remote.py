@@ -80,6 +80,12 @@ def test_an_unknown_protocol_is_refused_with_those_that_are_known():
         Remote("s4://x")
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "HTTPS://example.org/run"])
+def test_a_web_server_is_refused_without_being_asked(url):
+    with pytest.raises(SettingsError, match="is the address of a web server, which cannot keep a run"):
+        Remote(url)
+
+
 def test_a_missing_package_is_named(monkeypatch):
     def missing(protocol):
         raise ImportError(f"Install {protocol}fs to access it")

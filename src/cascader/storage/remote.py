@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: These put an object in one step; elsewhere, it is written under another name and then moved.
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"})
+#: What fsspec can read, but not list reliably, lock or write.
+_NO_PLACES = frozenset({"http", "https"})
 _EXTRAS = {"s3": "'cascader[s3]'", "s3a": "'cascader[s3]'"}
 #: What tells apart two versions of an object: file systems have some of these.
 _VERSIONS = ("ETag", "etag", "generation", "ino", "mtime", "LastModified", "last_modified", "modified", "created")
@@ -244,6 +246,11 @@ def _file_system(url: str) -> "AbstractFileSystem":
     import fsspec
 
     protocol = url.partition("://")[0]
+    if protocol.lower() in _NO_PLACES:
+        raise SettingsError(
+            f"{url} is the address of a web server, which cannot keep a run. Use s3://BUCKET/FOLDER or a path, and "
+            "download a run that lies there first."
+        )
     try:
         kind = fsspec.get_filesystem_class(protocol)
     except ValueError as error:
