@@ -184,3 +184,10 @@ class TestBadInput:
         (tmp_path / "train.tsv").mkdir()
         with pytest.raises(DataError, match="has no file of triples"):
             load_graph(tmp_path)
+
+
+def test_a_header_of_long_and_many_names_is_cut_in_the_message(tmp_path):
+    write_parquet(tmp_path / "train.parquet", {"y" * 100_000: ["a"], **{f"column {i}": ["b"] for i in range(100)}})
+    with pytest.raises(DataError, match=r"the header y{40}…, column_0, .*, … has no column for head") as error:
+        load_graph(tmp_path / "train.parquet")
+    assert len(str(error.value)) < 1000

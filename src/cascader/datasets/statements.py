@@ -205,7 +205,7 @@ def _columns(table: Table) -> TripleColumns:
     found = triple_columns(table.header)
     if isinstance(found, list):
         raise DataError(
-            f"{table.label}: the header {', '.join(table.header)} has no column for {' and '.join(found)}. "
+            f"{table.label}: the header {table.shown_header} has no column for {' and '.join(found)}. "
             "Name the columns head, relation and tail, or say which they are with --columns HEAD,RELATION,TAIL."
         )
     return found if found.relation is not None else _with_relation(table, found)
@@ -220,7 +220,7 @@ def _with_relation(table: Table, columns: TripleColumns) -> TripleColumns:
         names = [table.header[column] for column in words]
         ends = table.header[columns.head.id], table.header[columns.tail.id]
         raise DataError(
-            f"{table.label}: the header {', '.join(table.header)} has no column for relation. Is it "
+            f"{table.label}: the header {table.shown_header} has no column for relation. Is it "
             f"{' or '.join(names)}? Say so with --columns {ends[0]},{names[0]},{ends[1]}, for instance."
         )
     if not words:

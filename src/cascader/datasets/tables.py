@@ -29,6 +29,8 @@ IsHeader = Callable[[tuple[str, ...]], bool]
 
 TABLE_SUFFIXES = (".tsv", ".txt", ".csv", ".parquet")
 _BOM = b"\xef\xbb\xbf"
+#: Of a header in a message: names, and letters of each.
+_MOST_SHOWN, _LONGEST_SHOWN = 20, 40
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,12 @@ class Table:
     def where(self, row: int) -> str:
         """The location of a row, for an error message."""
         return f"{self.label}{self.mark}{self.lines[row]}"
+
+    @property
+    def shown_header(self) -> str:
+        """The names of the columns for a message, cut where they are long."""
+        names = [name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}…" for name in self.header or ()]
+        return ", ".join([*names[:_MOST_SHOWN], "…"] if len(names) > _MOST_SHOWN else names)
 
     def column(self, names: Sequence[str]) -> int | None:
         """The position of the column with the first of these names that the header has."""

@@ -140,7 +140,7 @@ def _columns(table: Table, order: Sequence[str]) -> list[int | None]:
         return [given.index(role) if role in given else None for role in TEXT_ORDER]
     columns = text_columns(table.header)
     if columns["id"] is None:
-        raise DataError(f"{table.label}: the header {', '.join(table.header)} has no id column. Name one of them id.")
+        raise DataError(f"{table.label}: the header {table.shown_header} has no id column. Name one of them id.")
     _tell_columns(table.label, table.header, columns)
     return list(columns.values())
 
