@@ -45,7 +45,11 @@ class LeaseContract:
     def left_behind(self, machine: WorkingCopy, **changes) -> None:
         """Leave the lease of a process that is dead."""
         holder = {"token": "x", "copy": "another", "host": "elsewhere", "process": 7, "seconds": SECONDS, "renewals": 3}
-        assert machine.remote.create(LEASE, json.dumps({**holder, **changes}).encode())
+        content = json.dumps({**holder, **changes}).encode()
+        remote, found = machine.remote, machine.remote.read(LEASE)
+        # In place of one that is there: were it removed first, its holder could look in between.
+        while not (remote.create(LEASE, content) if found is None else remote.swap(LEASE, content, found)):
+            found = remote.read(LEASE)  # renewed meanwhile
 
     def test_who_comes_second_waits_and_says_for_whom(self, machine, caplog, long_leases):
         here, there, is_ours = machine("here"), machine("there"), threading.Event()
@@ -120,7 +124,6 @@ class LeaseContract:
         message = "is in use by process 7 on elsewhere, because.*It writes nothing more"
         with pytest.raises(StorageError, match=message), locked(path):
             write_text(path / "mine", "x")
-            here.remote.remove(LEASE)
             self.left_behind(here)
             time.sleep(2 * SECONDS)
             write_text(path / "late", "x")
