@@ -48,7 +48,7 @@ def serve(
 ) -> None:
     """Serve a run until SIGINT or SIGTERM; `ready` gets the address once connections are accepted."""
     _check_token(token)
-    with _bound(host, port) as listener, _exit_on_signals():
+    with _bound(host, port) as listener, _exit_on_signals() as heard:
         address, number = listener.getsockname()[:2]
         if not is_loopback(address) and not token:
             raise SettingsError(
@@ -62,6 +62,8 @@ def serve(
         server = uvicorn.Server(_config(app, limits))
         threading.Thread(target=_end_in_time, args=(server, app.state.service), daemon=True).start()
         # The socket listens already: whoever connects before uvicorn runs is answered a moment later.
+        if heard:  # and what it raised was lost in a library that lets no exception pass
+            sys.exit(0)
         ready(f"http://{f'[{host}]' if ':' in host else host}:{number}/")
         server.run(sockets=[listener])
 
@@ -105,12 +107,20 @@ def _end_in_time(server: uvicorn.Server, service: QueryService) -> None:
 
 
 @contextlib.contextmanager
-def _exit_on_signals() -> Iterator[None]:
-    """Make SIGINT and SIGTERM a normal exit: before uvicorn runs, and when it raises them again after its shutdown."""
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: sys.exit(0)) for number in signals}
+def _exit_on_signals() -> Iterator[list[int]]:
+    """Make SIGINT and SIGTERM a normal exit: before uvicorn runs, and when it raises them again after its shutdown.
+
+    Yields the signals that came.
+    """
+    heard: list[int] = []
+
+    def exit_at(number: int, _: object) -> None:
+        heard.append(number)
+        sys.exit(0)
+
+    before = {number: signal.signal(number, exit_at) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield heard
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
