@@ -225,6 +225,19 @@ def test_a_signal_ends_with_a_sentence_and_its_exit_code(run, tmp_path, monkeypa
     assert (found, err) == (code, f"stopped by {number.name}: {sentence}\n")
 
 
+def test_a_signal_that_a_library_has_made_an_error_of_still_ends_with_its_sentence(run, tmp_path, monkeypatch):
+    def interrupted_import(*_, **__):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except BaseException:
+            raise AttributeError("partially initialized module")  # noqa: B904 - as extension modules do
+
+    monkeypatch.setattr("cascader.runs.load_run", interrupted_import)
+    code, _, err = run("describe", tmp_path)
+    assert code == 143
+    assert err.startswith("stopped by SIGTERM: ")
+
+
 def test_a_signal_that_is_ignored_stays_so(run, tmp_path, monkeypatch):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

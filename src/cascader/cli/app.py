@@ -173,8 +173,10 @@ class _Stopped(BaseException):
 def _stopping_at_signals() -> Iterator[None]:
     """Make SIGINT and SIGTERM raise `_Stopped`, so that nothing half done is left behind; a second one ends at once.
 
-    A signal that is ignored, as in the background of a shell, stays so.
+    A signal that is ignored, as in the background of a shell, stays so. Some libraries turn what interrupts their import
+    into an error of their own: after a signal, that is no error of the command.
     """
+    stopped: list[_Stopped] = []
     is_main = threading.current_thread() is threading.main_thread()  # only there can handlers be set
     before = {each: signal.getsignal(each) for each in _SIGNALS if is_main}
     heard = [each for each, handler in before.items() if handler is not signal.SIG_IGN]
@@ -182,12 +184,17 @@ def _stopping_at_signals() -> Iterator[None]:
     def stop(number: int, _: object) -> None:
         for each in heard:
             signal.signal(each, signal.SIG_DFL)
-        raise _Stopped(number)
+        stopped.append(_Stopped(number))
+        raise stopped[0]
 
     for each in heard:
         signal.signal(each, stop)
     try:
         yield
+    except Exception as error:
+        if stopped:
+            raise stopped[0] from error
+        raise
     finally:
         for each in heard:
             signal.signal(each, before[each])
