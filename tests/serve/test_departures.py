@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 
 import pytest
 
@@ -91,13 +92,14 @@ def test_pairs_are_not_read_for_those_who_have_left(words_folder, monkeypatch):
 
     async def leave_while_pairs_are_read():
         client = Client(app, "/api/answer", {"entity": "e0", "relation": "of"})  # five pairs
-        loop = asyncio.get_running_loop()
+        loop, has_left = asyncio.get_running_loop(), threading.Event()
+        client.request.add_done_callback(lambda _: has_left.set())
 
         def score_and_leave(*given):
             read.append(given)
             if len(read) == 2:
                 loop.call_soon_threadsafe(client.leave)
-                asyncio.run_coroutine_threadsafe(until(client.request.done), loop).result(60)
+                assert has_left.wait(60)
             return score(*given)
 
         monkeypatch.setattr(CountingScorer, "_score", score_and_leave)
