@@ -20,7 +20,7 @@ from cascader.storage import LOCK
 
 IDENTITY = {"model": "tiny", "data": "toy"}
 SHARD_PAIRS = 4
-KILLS = 10
+KILLS = 6
 
 
 @pytest.fixture(scope="module")
