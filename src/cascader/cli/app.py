@@ -173,8 +173,8 @@ class _Stopped(BaseException):
 def _stopping_at_signals() -> Iterator[None]:
     """Make SIGINT and SIGTERM raise `_Stopped`, so that nothing half done is left behind; a second one ends at once.
 
-    A signal that is ignored, as in the background of a shell, stays so. Some libraries make an error of their own of what
-    interrupts their import: after a signal, that is no error of the command.
+    A signal that is ignored, as in the background of a shell, stays so. Some libraries turn an interrupted import into
+    an error of their own: after a signal, that is no error of the command.
     """
     stopped: list[_Stopped] = []
     is_main = threading.current_thread() is threading.main_thread()  # only there can handlers be set
