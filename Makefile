@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 
 # A worker for each core, and a file stays with its worker, so that what a module trains is trained once.
 # Files come in the order that tests/conftest.py gives them: those that take longest first.
-PYTEST_MODULE := pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+PYTEST_MODULE := pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 PYTEST := $(RUN)/$(PYTEST_MODULE)
 
 .PHONY: install browser checks demo docs test test-fast lint types architecture tests coverage fuzz faults audit fix clean
