@@ -93,7 +93,20 @@ function arrow({ head, relation, tail }, places, shift, tip) {
   const line = drawn("line", { x1: start.x, y1: start.y, x2: end.x, y2: end.y, class: "fact", "marker-end": `url(#${tip})` });
   const [x, y] = [(start.x + end.x) / 2, (start.y + end.y) / 2];
   if (from.row === to.row) return [line, label(x, y - 5 - 12 * shift, relation.name, "middle", "relation-name", 18)];
-  return [line, label(x + 7, y + 4 + 12 * shift, relation.name, "start", "relation-name", Math.floor((WIDTH - x - 8) / LETTER))];
+  return [line, beside(x, y + 12 * shift, sideOf(x, places) || 1, relation.name, "relation-name")];
+}
+
+/** On which side of the picture's middle something stands: -1 is left, 1 is right. */
+function sideOf(x, places) {
+  const all = [...places.values()].map((place) => place.x);
+  const off = x - (Math.min(...all) + Math.max(...all)) / 2;
+  return Math.abs(off) < 2 ? 0 : Math.sign(off);
+}
+
+/** The label of a line between two rows, on its left or right: on the outer one, lines of the same box keep theirs apart. */
+function beside(x, y, side, text, look) {
+  const room = side < 0 ? x : WIDTH - x;
+  return label(x + 7 * side, y + 4, text, side < 0 ? "end" : "start", look, Math.floor((room - 8) / LETTER));
 }
 
 /** Where an arrow leaves one box and reaches the other. */
@@ -116,7 +129,7 @@ function proposed(link, facts, places, tip) {
     const [start, end] = ends(from, to, facts.some((fact) => links(fact, link)) ? -12 : 0);
     const [x, y] = [(start.x + end.x) / 2, (start.y + end.y) / 2];
     const line = drawn("line", { x1: start.x, y1: start.y, x2: end.x, y2: end.y, ...look });
-    return [line, label(x - 7, y + 4, words, "end", "relation-name asked", Math.floor((x - 8) / LETTER))];
+    return [line, beside(x, y, sideOf(x, places) || -1, words, "relation-name asked")];
   }
   const [x1, x2] = [from.x + from.width / 2, to.x + to.width / 2];
   const edge = WIDTH - 12;
