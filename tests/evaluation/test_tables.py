@@ -48,6 +48,7 @@ def test_a_folder_that_is_not_there_is_called_that(table, tmp_path):
 
 def test_a_summary_has_a_row_for_each_graph_with_intervals_seeds_and_a_paired_test(toy, tmp_path):
     first, second = (evaluate(Frequency().fit(toy), toy, name=name) for name in ("structure", "cascade"))
+    second = replace(second, seconds=388.3, peak_memory_bytes=2_094_000_000)
     for evaluation in (first, second, replace(second, name="cascade-seed-1")):
         evaluation.save(tmp_path / toy.name)
     columns, _, row = summary_table(tmp_path).splitlines()
@@ -57,6 +58,13 @@ def test_a_summary_has_a_row_for_each_graph_with_intervals_seeds_and_a_paired_te
     assert cells["our cascade"].endswith(f"]; other seeds: {second.mrr:.4f}")
     assert cells["gain of the language models"] == "+0.0000 (p = 1.0000)"
     assert cells["without the prior"] == ""
+    assert cells["time to answer test, memory"] == "6 min 29 s, 2.1 GB"
+    assert cells["the paper's time, on a GPU |"] == " |"  # it does not have this graph
+
+
+def test_a_summary_has_the_paper_s_time_for_a_graph_of_the_paper(toy, tmp_path):
+    evaluate(Frequency().fit(toy), toy, name="structure").save(tmp_path / "wn18rr")
+    assert summary_table(tmp_path).splitlines()[-1].endswith(" | 3 h 30 min |")
 
 
 def test_a_folder_without_anything_to_summarize_is_said_so(tmp_path):

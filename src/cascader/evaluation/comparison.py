@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cascader.display import html_table
+from cascader.durations import format_duration
 from cascader.errors import DataError
 from cascader.evaluation.evaluation import Evaluation
 from cascader.evaluation.metrics import CONFIDENCE, METRICS, Interval, mean_intervals, paired_p_values
@@ -146,7 +147,10 @@ _SUMMARIZED = {
     "structure": "without a language model",
     "structure-plain": "without both",
 }
-_SUMMARY = ("dataset", *_SUMMARIZED.values(), "gain of the language models", "the paper's cascade", "best published")
+_SUMMARY = (
+    *("dataset", *_SUMMARIZED.values(), "gain of the language models", "the paper's cascade", "best published"),
+    *("time to answer test, memory", "the paper's time, on a GPU"),
+)
 
 
 def summary_table(folder: Path) -> str:
@@ -165,9 +169,16 @@ def _summary(folder: Path) -> list[str]:
     seeds = [f"{Evaluation.load(path).mrr:.4f}" for path in sorted(folder.glob("cascade-seed-*.json"))]
     ours["cascade"] += f"; other seeds: {', '.join(seeds)}" if seeds else ""
     gain = _gain(compare(found["structure"], found["cascade"])) if "cascade" in found else ""
-    published, best = published_mrr(folder.name, "cascade"), _published().get(folder.name, {}).get("best")
-    theirs = ["" if published is None else f"{published:.4f}", "" if best is None else f"{best[0]:.4f} ({best[1]})"]
-    return [folder.name, *ours.values(), gain, *theirs]
+    published = _published().get(folder.name, {})
+    mrr, best, inference = (published.get(name) for name in ("cascade", "best", "inference"))
+    theirs = ["" if mrr is None else f"{mrr[0]:.4f}", "" if best is None else f"{best[0]:.4f} ({best[1]})"]
+    cost = _cost(found.get("cascade", found["structure"]))
+    return [folder.name, *ours.values(), gain, *theirs, cost, "" if inference is None else format_duration(*inference)]
+
+
+def _cost(evaluation: Evaluation) -> str:
+    memory = evaluation.peak_memory_bytes
+    return ", ".join([format_duration(evaluation.seconds), *([f"{memory / 1e9:.1f} GB"] if memory else [])])
 
 
 def _with_interval(evaluation: Evaluation) -> str:
