@@ -1,7 +1,7 @@
-"""Reading pairs in two processes compared with one, and on Ray compared with local processes on the same cores.
+"""Reading pairs in several processes compared with one, and on Ray compared with local processes on the same cores.
 
-All of them read the same pairs of a run's tier, with workers that have loaded their model before the clock starts, and
-must store the same scores. Medians of three. Usage: python bench/engines.py RUN [--pairs N]
+All of them read the same pairs of a run's tier, with workers that have loaded their model and read a few pairs before
+the clock starts, and must store the same scores. Medians of three. Usage: python bench/engines.py RUN [--pairs N]
 """
 
 import argparse
@@ -16,11 +16,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from cascader.errors import EngineError
 from cascader.graph import Candidates, Queries
 from cascader.runs import Run, load_run
 from cascader.runs.folder import load_scorer
-from cascader.scoring import ScoreStore, StoredScorer
-from cascader.scoring.engine import Call, Engine, LocalEngine
+from cascader.scoring import Scorer, ScoreStore, StoredScorer
+from cascader.scoring.engine import Call, Engine, LocalEngine, Task, cores
 from cascader.scoring.ray_engine import RayEngine
 from measuring import median, report
 
@@ -28,6 +29,8 @@ REPEATS = 3
 #: Small enough for each worker to get many.
 SHARD_PAIRS = 512
 CANDIDATES = 50
+#: How long a worker waits for all others to have loaded their model.
+SECONDS_TO_GATHER = 300.0
 
 
 def main() -> None:
@@ -35,19 +38,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--pairs", type=int, default=20_000)
+    parser.add_argument("--workers", type=int, default=cores(), help="as many as there are cores, if not given")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    run, cores = load_run(arguments.run), len(os.sched_getaffinity(0))
-    engines: dict[str, Callable[[], AbstractContextManager[Engine]]] = {
-        "one_process": lambda: LocalEngine(1),
-        "local_processes": lambda: LocalEngine(cores),
-        "ray": lambda: RayEngine(workers=cores),
+    run, workers = load_run(arguments.run), arguments.workers
+    engines: dict[str, tuple[int, Callable[[], AbstractContextManager[Engine]]]] = {
+        "one_process": (1, lambda: LocalEngine(1)),
+        "local_processes": (workers, lambda: LocalEngine(workers)),
+        "ray": (workers, lambda: RayEngine(workers=workers)),
     }
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in engines}
     sums = set()
     for _ in range(REPEATS):
-        for name, engine in engines.items():
-            seconds, stored = _measure(run, engine, arguments.pairs)
+        for name, (count, engine) in engines.items():
+            seconds, stored = _measure(run, engine, count, arguments.pairs)
             runs[name].append({"seconds": seconds})
             sums.add(stored)
             print(f"{name}: {seconds:.1f} s", flush=True)
@@ -59,7 +63,8 @@ def main() -> None:
             "ray_over_local_processes": seconds["ray"] / seconds["local_processes"],
         },
         {
-            "what": f"{arguments.pairs:,} pairs of {run.kg.name}, read by {_reader(run)}; {cores} cores, a thread each",
+            "what": f"{arguments.pairs:,} pairs of {run.kg.name}, read by {_reader(run)}",
+            "workers": workers,  # with a thread each
             "seconds": seconds,
             "all": runs,
             "are_scores_equal": len(sums) == 1,
@@ -68,22 +73,47 @@ def main() -> None:
     )
 
 
-def _measure(run: Run, engine: Callable[[], AbstractContextManager[Engine]], pairs: int) -> tuple[float, str]:
+def _measure(
+    run: Run, engine: Callable[[], AbstractContextManager[Engine]], workers: int, pairs: int
+) -> tuple[float, str]:
     """Return the seconds for reading so many pairs, and the sum of their scores' bytes."""
     queries, candidates = _pairs(run, pairs)
     with tempfile.TemporaryDirectory() as folder, engine() as working:
-        scorer = _stored(run, Path(folder), working)
-        scorer.score(queries[:8], Candidates(candidates.offsets[:9], candidates.ids[: candidates.offsets[8]]))
+        scorer = _stored(run, Path(folder) / "scores", working)
+        few = queries[:1], Candidates(candidates.offsets[:2], candidates.ids[: candidates.offsets[1]])
+        _warm_up(run, working, workers, Path(folder) / "warm", few)
         started = time.perf_counter()
         scores = scorer.score(queries, candidates)
         return time.perf_counter() - started, hashlib.sha256(scores.tobytes()).hexdigest()
 
 
+def _warm_up(run: Run, engine: Engine, workers: int, folder: Path, few: tuple[Queries, Candidates]) -> None:
+    """Let every worker load the model and read a few pairs: none is given a second shard before all have begun."""
+    folder.mkdir()
+    task = Task(Call(_gather, (folder, workers)), _load(run))
+    list(engine.run(task, [few] * workers, loaded=run.tiers[_reader(run)]))
+
+
+def _gather(folder: Path, workers: int, scorer: Scorer, few: tuple[Queries, Candidates]) -> None:
+    """Read a few pairs, and hold this worker until all of them have."""
+    scorer.score(*few)
+    (folder / str(os.getpid())).touch()
+    end = time.monotonic() + SECONDS_TO_GATHER
+    while (found := len(list(folder.iterdir()))) < workers:
+        if time.monotonic() > end:
+            raise EngineError(f"{found} of {workers} workers have loaded the model after {SECONDS_TO_GATHER:.0f} s.")
+        time.sleep(0.05)
+
+
 def _stored(run: Run, folder: Path, engine: Engine) -> StoredScorer:
     name = _reader(run)
     store = ScoreStore(folder, {"model": run.folder.tier_hash(name)}, SHARD_PAIRS)
-    load = Call(load_scorer, (run.folder.path.resolve(), name, run.folder.tier_hash(name)))
-    return StoredScorer(run.tiers[name], run.kg, store, engine, load)
+    return StoredScorer(run.tiers[name], run.kg, store, engine, _load(run))
+
+
+def _load(run: Run) -> Call:
+    name = _reader(run)
+    return Call(load_scorer, (run.folder.path.resolve(), name, run.folder.tier_hash(name)))
 
 
 def _reader(run: Run) -> str:
