@@ -4,6 +4,7 @@ import pytest
 from cascader.errors import DataError
 from cascader.graph import Candidates, Queries
 from cascader.scoring import PairKeys
+from cascader.scoring.engine import SHARD_PAIRS, cut
 
 
 def test_pairs_are_found_again_from_their_numbers(toy):
@@ -30,3 +31,7 @@ def test_a_graph_of_millions_of_entities_fits_and_a_larger_one_is_refused():
     assert (queries.anchors[0], queries.relations[0], candidates.ids[0]) == (4_999_999, 999, 4_999_998)
     with pytest.raises(DataError, match="5,000,000,000 entities with 1 relations make more pairs than 64 bits"):
         PairKeys(entity_count=5_000_000_000, relation_count=1)
+
+
+def test_a_block_of_questions_whose_best_twenty_are_read_has_work_for_twenty_workers():
+    assert len(cut(np.arange(1024 * 20), SHARD_PAIRS)) == 20

@@ -64,8 +64,9 @@ class PairKeys:
         return queries, Candidates(np.append(starts, len(keys)), (keys % self.entity_count).astype(np.int32))
 
 
-#: The most pairs in a shard: a few seconds of a cross encoder's work.
-SHARD_PAIRS = 8192
+#: The most pairs in a shard: some seconds of a cross encoder's work. With fewer, a block of questions can keep more
+#: workers busy, but each shard costs a file, and has the manifest written again.
+SHARD_PAIRS = 1024
 
 
 @dataclass(frozen=True, eq=False)
