@@ -49,6 +49,31 @@ def folder(tmp_path):
     return tmp_path / "run" / "scores" / "cross"
 
 
+def elsewhere(shards):
+    """An engine whose workers have a copy of the run of their own."""
+    yield from range(len(shards))
+
+
+def test_a_worker_that_writes_into_a_copy_of_its_own_is_an_error(folder, monkeypatch):
+    monkeypatch.setattr("cascader.scoring.store._SECONDS_TO_ARRIVE", 0.0)
+    with pytest.raises(
+        StorageError,
+        match=r"a worker has scored .*00000/00000.safetensors, but not into this folder.*disk that all machines share",
+    ):
+        computed(ScoreStore(folder, IDENTITY), [1, 5], elsewhere)
+
+
+def test_a_shard_that_a_network_disk_shows_late_is_waited_for(folder, monkeypatch):
+    waiting = []
+
+    def written_late(shards):
+        waiting.extend(shards)
+        yield from range(len(shards))
+
+    monkeypatch.setattr("cascader.scoring.store.time.sleep", lambda _: list(score([waiting.pop()])))
+    assert computed(ScoreStore(folder, IDENTITY), [1, 5], written_late) == 2
+
+
 def computed(store, keys, run=score):
     return sum(store.compute(np.array(keys), run))
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 from annotated_types import Predicate
 
-from cascader.errors import CascaderError, DataError
+from cascader.errors import CascaderError, DataError, StorageError
 from cascader.graph import FloatArray, IntArray
 from cascader.records import Sha256, conforming
 from cascader.scoring.engine import (
@@ -101,6 +102,8 @@ class MemoryStore:
 
 logger = logging.getLogger(__name__)
 FORMAT, MANIFEST = 1, "manifest.json"
+#: How long a shard is waited for that a worker has written: network disks show new files late.
+_SECONDS_TO_ARRIVE = 10.0
 
 
 def _is_shard_name(name: str) -> bool:
@@ -177,7 +180,7 @@ class ScoreStore:
         inside = self.folder.relative_to(local_path(self._root)).as_posix()
         for place in run([FileShard(self._root, f"{inside}/{name}", parts[name]) for name in left]):
             name = left[place]
-            job.shards[name] = sha256_of(present(self.folder / name))
+            job.shards[name] = sha256_of(_arrived(self.folder / name))
             self._write()
             yield len(parts[name])
         job.is_open = False
@@ -238,6 +241,19 @@ class ScoreStore:
         for path in self.folder.rglob("*"):
             if path.is_file() and path.relative_to(self.folder).as_posix() not in listed:
                 remove(path)
+
+
+def _arrived(path: Path) -> Path:
+    """Return the path of a shard that a worker says it has written, once it is here."""
+    end = time.monotonic() + _SECONDS_TO_ARRIVE
+    while not present(path).exists():
+        if time.monotonic() > end:
+            raise StorageError(
+                f"a worker has scored {path}, but not into this folder: it has a copy of the run of its own. Put the "
+                "run on a disk that all machines share, or at a URL."
+            )
+        time.sleep(0.1)
+    return path
 
 
 def _version_of(path: Path) -> tuple[int, int] | None:
