@@ -1,6 +1,7 @@
 """A cross encoder's scores in a run's folder: the same in any number of processes, and after any number of kills."""
 
 import multiprocessing
+import platform
 import sys
 import time
 from collections import Counter
@@ -89,6 +90,13 @@ def test_a_worker_never_scores_with_a_model_that_was_trained_since(retrained, ru
     run.save_tier("cross", retrained)
     with pytest.raises(DataError, match="tier 'cross' of .* has been trained again since"):
         load_scorer(run.address, "cross", before)
+
+
+def test_a_machine_that_does_not_have_the_run_says_which_it_is_and_what_it_needs(tmp_path):
+    with pytest.raises(
+        DataError, match=f"the machine {platform.node()} has no tier 'cross' in {tmp_path}/run.*a disk that they share"
+    ):
+        load_scorer(tmp_path / "run", "cross", "ab12")
 
 
 def test_a_tier_that_is_not_trained_has_no_scores_to_keep(toy, model, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import cascader
-from cascader.errors import EngineError, MissingExtraError, SettingsError
+from cascader.errors import DataError, EngineError, MissingExtraError, SettingsError
+from cascader.runs.folder import load_scorer
 from cascader.scoring import ScoreStore, ray_engine
 from cascader.scoring.engine import Call, LocalEngine, Task
 from cascader.scoring.ray_engine import RayEngine
@@ -123,6 +125,7 @@ class Disturbed:
 KILLED = """
 import os, signal
 from cascader.cli import main
+from cascader.runs.folder import load_scorer
 from cascader.scoring import ScoreStore, ray_engine
 
 class Killed(ray_engine.RayEngine):
@@ -203,6 +206,11 @@ class TestInACluster(EngineContract):
         with pytest.raises(EngineError, match=r"has cascader .*, but this command runs with 0.0.9.*on every node"):
             list(engine.run(writing(tmp_path), ["a"]))
         assert "no CPU of the Ray cluster is free: waiting" in caplog.text
+
+    def test_a_node_without_the_run_says_so(self, engine, tmp_path):
+        load_nothing = Call(load_scorer, (tmp_path / "run", "cross", "ab12"))
+        with pytest.raises(DataError, match=f"the machine {platform.node()} has no tier 'cross' in {tmp_path}/run"):
+            list(engine.run(Task(Call(print), load_nothing), ["a"]))
 
     def test_work_that_cannot_leave_this_process_is_refused(self, engine):
         with pytest.raises(SettingsError, match="cannot be rebuilt in another process, which Ray's workers are"):
