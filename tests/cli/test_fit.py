@@ -52,6 +52,16 @@ def test_the_same_command_again_does_nothing(run, triples, tmp_path):
     assert "is already trained" in out
 
 
+def test_a_plan_of_an_earlier_call_with_a_budget_that_is_no_number_is_refused_by_name(run, triples, tmp_path):
+    command = ("fit", triples, *QUICK, "--out", tmp_path / "run")
+    assert run(*command)[0] == 0
+    path = tmp_path / "run" / "plan.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "budget": "x"}))
+    code, _, err = run(*command, "--budget", "1m")
+    assert code == 2
+    assert "plan.json has budget 'x'; expected a valid number. Delete it to make a new one." in err
+
+
 def test_a_later_tier_is_added_to_a_run_and_the_first_is_not_trained_again(run, likes, tiny_model, tmp_path):
     def fit(tiers, *settings):
         return run("fit", likes, "--tiers", tiers, *QUICK, *setting_options(settings), "--out", tmp_path / "run")

@@ -19,7 +19,7 @@ from cascader.models.model import Model
 from cascader.models.registry import model_class
 from cascader.models.settings import PRESETS
 from cascader.models.training import TrainingCost
-from cascader.records import Count, Seconds, TierName, read_record, write_record
+from cascader.records import Count, Seconds, TierName, conforming, read_record, write_record
 from cascader.runs.folder import RunFolder
 from cascader.runs.planner import Choice, MeasuredCosts, choose, split_budget
 from cascader.runs.request import FitRequest
@@ -27,6 +27,7 @@ from cascader.storage import read_json
 
 FORMAT = 4
 _FILE = "plan.json"
+_ADVICE = "Delete it to make a new one."
 #: The share of its epochs after which a training likely stops, by kind of model, in presets that train for long. In
 #: results/, those that no time limit ended took 37 to 56 % with embeddings, 46 to 52 % with dual encoders, 35 to 75 %
 #: with context encoders, and 11 to 15 % with models that match tokens or read pairs; the quick ones took all.
@@ -177,9 +178,17 @@ def likely_seconds(cost: TrainingCost, preset_name: str, kind: str) -> float:
     return cost.seconds(math.ceil(share * cost.epochs))
 
 
+@dataclass(frozen=True)
+class _EarlierPlan:
+    """All that is read of the plan of another request, whatever wrote it."""
+
+    budget: Seconds | None = None
+
+
 def _going_on(trained: Mapping[str, Model], request: FitRequest, folder: RunFolder) -> dict[str, Model]:
     """The tiers that an earlier, smaller budget has cut short."""
-    before = read_json(folder.path / _FILE).get("budget") if (folder.path / _FILE).exists() else None
+    path = folder.path / _FILE
+    before = conforming(read_json(path), _EarlierPlan, path, _ADVICE).budget if path.exists() else None
     if before is None or not request.has_budget or request.budget <= before:
         return {}
     return {
@@ -255,7 +264,7 @@ def load_plan(folder: Path, request: Mapping[str, Any]) -> FitPlan | None:
     saved = read_json(folder / _FILE)
     if saved.get("format") != FORMAT or saved.get("request") != request:
         return None
-    return read_record(folder / _FILE, FitPlan, FORMAT, "Delete it to make a new one.")
+    return read_record(folder / _FILE, FitPlan, FORMAT, _ADVICE)
 
 
 # Messages.
