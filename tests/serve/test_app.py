@@ -211,7 +211,8 @@ def test_the_report_is_shown_once_it_is_made(plain_folder, tmp_path):
         (folder / "report").mkdir()
         (folder / "report" / "report.html").write_text("<style>p {}</style>")
         assert client.get("/report").text == "<style>p {}</style>"
-        assert "style-src 'unsafe-inline'" in client.get("/report").headers["content-security-policy"]
+        policy = client.get("/report").headers["content-security-policy"].split("; ")
+        assert {"style-src 'unsafe-inline'", "form-action 'none'", "base-uri 'none'", "sandbox"} <= set(policy)
         assert client.get("/api/graph").json()["has_report"] is True
 
 

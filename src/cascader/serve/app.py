@@ -36,8 +36,11 @@ from cascader.serve.schemas import Limits
 from cascader.serve.service import QueryService
 
 PAGE = Path(__file__).parent / "page"
-#: A report is one file with its style and its figures inline.
-_REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+#: A report is one file with its style and its figures inline, and belongs to the run: in a sandbox, it has no origin.
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; form-action 'none'; "
+    "base-uri 'none'; sandbox"
+)
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorResponse} for status in (400, 401, 404, 408, 413, 422, 500, 503)
 }

@@ -115,6 +115,10 @@ def test_a_report_of_names_that_are_markup_runs_none_of_it(opened, hostile_addre
     page.locator("h1").first.wait_for()
     harmless(page)
     assert any(payload in page.locator("body").inner_text() for payload in PAYLOADS)
+    assert page.evaluate("[location.origin, self.origin]") == [hostile_address, "null"]
+    link = page.locator("nav a").last
+    link.click()
+    page.wait_for_url(f"{hostile_address}/report{link.get_attribute('href')}")
     alone = chromium.new_page()  # as a file, where no header forbids scripts
     alone.goto((hostile_run.folder.path / "report" / "report.html").as_uri())
     harmless(alone)
