@@ -68,16 +68,29 @@ def test_every_table_and_every_chart_is_a_csv_file_too(page, path):
         assert rows and {len(row) for row in rows} == {len(header)}
 
 
-def test_csv_files_of_an_earlier_report_are_gone(analyses, tmp_path):
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "old.csv").write_text("old\n")
+def test_tables_of_an_earlier_report_are_gone_and_the_users_own_files_stay(analyses, tmp_path):
     write_report(tmp_path, analyses)
-    assert not (tmp_path / "tables" / "old.csv").exists()
+    own = tmp_path / "tables" / "thesis.csv"
+    own.write_text("mine\n")
+    write_report(tmp_path, {name: numbers for name, numbers in analyses.items() if name != "margins"})
+    files = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert {"thesis.csv", "tiers.csv"} <= files and not {"margins.csv", "margins-chart.csv"} & files
+    assert own.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("found", ["not JSON", "[]", '{"tables": 3}', '{"tables": ["../mine", "/mine", 3, null]}'])
+def test_a_report_json_that_is_not_ours_removes_nothing(analyses, tmp_path, found):
+    (tmp_path / "report.json").write_text(found)
+    (tmp_path / "mine.csv").write_text("mine\n")
+    write_report(tmp_path, analyses)
+    assert (tmp_path / "mine.csv").read_text() == "mine\n"
 
 
 def test_the_numbers_stand_beside_the_page(analyses, path):
     assert path.name == "report.html"
-    assert json.loads(path.with_name("report.json").read_text(encoding="utf-8")) == analyses
+    tables = sorted(file.stem for file in (path.parent / "tables").iterdir())
+    saved = json.loads(path.with_name("report.json").read_text(encoding="utf-8"))
+    assert {**saved, "tables": sorted(saved["tables"])} == {**analyses, "tables": tables}
 
 
 def test_the_page_needs_no_other_file_and_no_script(html, page):

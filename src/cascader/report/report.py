@@ -18,13 +18,14 @@ import numpy as np
 
 import cascader
 from cascader.datasets.tables import write_rows
+from cascader.errors import DataError
 from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
 from cascader.report.inputs import ReportInputs
 from cascader.report.section import SERIES_COLORS, Cell, Chart, Look, Numbers, Series
 from cascader.report.sections import compute_sections, write_sections
 from cascader.scoring.scorer import Scorer
-from cascader.storage import replaced_folder, write_json, write_text
+from cascader.storage import read_json, remove, write_json, write_text
 from cascader.tuning import TuningResult
 from cascader.tuning.calibration import Calibration
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMAT = 1
+_TABLE = re.compile("[a-z][a-z0-9_-]*")
 
 
 def analyze(
@@ -85,17 +87,36 @@ def jsonable(value: object) -> Any:  # noqa: ANN401 - anything that JSON can hol
 
 
 def write_report(folder: str | Path, numbers: Numbers) -> Path:
-    """Write `report.json`, `report.html` and `tables/*.csv` into a folder, and return the path of the page."""
+    """Write `report.json`, `report.html` and `tables/*.csv` into a folder, and return the path of the page.
+
+    Of what the folder has, only the files of an earlier report are replaced or removed.
+    """
     folder = Path(folder)
-    page = render(numbers)
-    write_json(folder / "report.json", numbers)
-    with replaced_folder(folder / "tables") as tables:
-        for name, rows in _tables(numbers):
-            written = io.StringIO()
-            write_rows(written, rows, ",")
-            write_text(tables / f"{name}.csv", written.getvalue())
+    page, tables = render(numbers), dict(_tables(numbers))
+    for name in _earlier_tables(folder) - tables.keys():
+        remove(_table_file(folder, name))
+    write_json(folder / "report.json", {**numbers, "tables": list(tables)})
+    for name, rows in tables.items():
+        written = io.StringIO()
+        write_rows(written, rows, ",")
+        write_text(_table_file(folder, name), written.getvalue())
     write_text(folder / "report.html", page)
     return folder / "report.html"
+
+
+def _table_file(folder: Path, name: str) -> Path:
+    return folder / "tables" / f"{name}.csv"
+
+
+def _earlier_tables(folder: Path) -> set[str]:
+    """The tables that an earlier report has written here, by its own account; a report of others is none."""
+    if not (folder / "report.json").exists():
+        return set()
+    try:
+        names = read_json(folder / "report.json").get("tables")
+    except DataError:
+        return set()
+    return {name for name in names if _TABLE.fullmatch(str(name))} if isinstance(names, list) else set()
 
 
 def _tables(numbers: Numbers) -> Iterator[tuple[str, list[list[str]]]]:
