@@ -307,3 +307,13 @@ def test_every_answer_is_json_that_others_can_read(words):
     for entity in (f"e{i}" for i in range(16)):
         response = words.post("/api/answer", json={"entity": entity, "relation": "of", "top": 16})
         json.loads(response.text, parse_constant=refuse)
+
+
+@pytest.mark.parametrize("limit", [1.0, 60.0])
+def test_a_budget_may_be_as_long_as_this_servers_answers_may_take(plain_folder, limit):
+    question = {"entity": "red", "relation": "of"}
+    with client_of(plain_folder, limits=Limits(seconds=limit)) as client:
+        assert client.post("/api/answer", json={**question, "budget": {"seconds": limit}}).status_code == 200
+        found = client.post("/api/answer", json={**question, "budget": {"seconds": limit + 1}})
+        assert found.status_code == 422
+        assert found.json()["error"] == f"budget.seconds is {limit + 1:g}, expected at most {limit:g}. Ask for less."

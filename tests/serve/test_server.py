@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from cascader.serve import Limits
 from cascader.serve.server import _bound
 from tests.serve.conftest import server_of
 
@@ -221,6 +222,30 @@ def test_a_token_that_no_header_can_have_is_refused(run, plain_folder, token):
     code, err = serve(run, plain_folder, "--token", token)
     assert code == 2
     assert "the token has spaces around it" in err
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("second=60", "there is no limit 'second'. Did you mean 'seconds'? The limits are: body_bytes, seconds,"),
+        ("seconds", "--limit 'seconds' has no value that is a number. Write it as seconds=NUMBER."),
+        ("waiting=1.5", "--limit 'waiting=1.5' has no value that is a whole number. Write it as waiting=NUMBER."),
+        ("waiting=0", "the limit waiting is 0, expected a number above 0."),
+        ("seconds=nan", "the limit seconds is nan, expected a number above 0."),
+        ("seconds=inf", "the limit seconds is inf, expected a number above 0."),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_with_what_it_may_be(run, plain_folder, limit, said):
+    code, err = serve(run, plain_folder, "--port", 0, "--limit", limit)
+    assert code == 2
+    assert said in err
+
+
+def test_limits_are_those_of_the_command_line(run, plain_folder, monkeypatch):
+    given = {}
+    monkeypatch.setattr("cascader.serve.serve", lambda _, **options: given.update(options))
+    assert serve(run, plain_folder, "--limit", "seconds=60", "--limit", "waiting=5") == (0, "")
+    assert given["limits"] == Limits(seconds=60.0, waiting=5)
 
 
 def test_an_address_that_is_none_is_an_error_in_one_sentence(run, plain_folder):

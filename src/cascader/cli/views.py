@@ -1,6 +1,9 @@
 """`cascader describe`, `report` and `serve`: show a fitted run."""
 
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +11,7 @@ import typer
 
 from cascader.cli.console import echo, echo_table
 from cascader.cli.options import RunArgument, VerifyOption, with_device_option, with_engine_options
-from cascader.errors import MissingExtraError
+from cascader.errors import MissingExtraError, SettingsError
 
 if TYPE_CHECKING:
     from cascader.graph import KnowledgeGraph
@@ -106,6 +109,10 @@ def serve(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Take no decisions of reviewers: ask and look only.")
     ] = False,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", help="Change a limit, as in --limit seconds=60; repeatable. docs/serve.md lists them."),
+    ] = None,
     verify: VerifyOption = True,
 ) -> None:
     """Serve a run as a web page for asking and exploring, and as a JSON API.
@@ -113,6 +120,7 @@ def serve(
     Example: cascader serve runs/demo --port 8000
     """
     try:
+        from cascader.serve import Limits
         from cascader.serve import serve as serve_run
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette", "prometheus_client"):
@@ -127,5 +135,24 @@ def serve(
         token=token,
         verify=verify,
         read_only=read_only,
+        limits=Limits(**_limits(limit or [], {each.name: each.default for each in fields(Limits)})),
         ready=lambda url: echo(f"Serving {run} at {url}"),
     )
+
+
+def _limits(changes: Sequence[str], defaults: Mapping[str, float]) -> dict[str, float]:
+    """Read limits of the form name=value; a limit that is a whole number stays one."""
+    limits: dict[str, float] = {}
+    for change in changes:
+        name, _, value = (part.strip() for part in change.partition("="))
+        if name not in defaults:
+            close = get_close_matches(name, defaults, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise SettingsError(f"there is no limit {name!r}.{hint} The limits are: {', '.join(defaults)}.")
+        is_whole = isinstance(defaults[name], int)
+        try:
+            limits[name] = (int if is_whole else float)(value)
+        except ValueError:
+            kind = "a whole number" if is_whole else "a number"
+            raise SettingsError(f"--limit {change!r} has no value that is {kind}. Write it as {name}=NUMBER.") from None
+    return limits

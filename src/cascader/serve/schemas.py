@@ -1,21 +1,25 @@
 """The JSON that goes in and out, and its limits."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from cascader.errors import SettingsError
 from cascader.graph import Side
+
+#: The most that lists may hold; they are part of the schema, and so the same for every server.
+_BATCH_QUESTIONS = 100
+_BATCH_ANSWERS = 10_000  # `top` of all questions of a batch together
+_CLASSIFY_TRIPLES = 1000
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that a request may contain or wait for, and that clients may have open."""
+    """The most bytes and seconds that a request may take, and the most that clients may have open or waiting."""
 
     body_bytes: int = 1 << 20
-    batch_questions: int = 100
-    batch_answers: int = 10_000  # `top` of all questions of a batch together
-    classify_triples: int = 1000
     seconds: float = 30.0  # until a request is answered or refused, and until its answer is taken
     header_seconds: float = 10.0  # until the first line and the headers of a request have arrived
     body_seconds: float = 10.0  # until the rest has
@@ -23,8 +27,12 @@ class Limits:
     connections: int = 512
     client_connections: int = 128  # of one address, which may be a proxy's
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not (value > 0 and math.isfinite(value)):
+                raise SettingsError(f"the limit {name} is {value!r}, expected a number above 0.")
 
-_LIMITS = Limits()
+
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
@@ -51,7 +59,7 @@ class QuestionBudget(RequestBody):
     """What an answer may cost: pairs read, on average, or seconds."""
 
     pairs: float | None = Field(None, ge=0)
-    seconds: float | None = Field(None, gt=0, le=_LIMITS.seconds)
+    seconds: float | None = Field(None, gt=0)
 
 
 class NewEntity(RequestBody):
@@ -85,20 +93,20 @@ class Question(RequestBody):
 class QuestionBatch(RequestBody):
     """Several questions."""
 
-    questions: list[Question] = Field(min_length=1, max_length=_LIMITS.batch_questions, fail_fast=True)
+    questions: list[Question] = Field(min_length=1, max_length=_BATCH_QUESTIONS, fail_fast=True)
 
     @model_validator(mode="after")
     def _asks_for_few_answers(self) -> Self:
         answers = sum(question.top for question in self.questions)
-        if answers > _LIMITS.batch_answers:
-            raise ValueError(f"asks for {answers:,} answers in all, of at most {_LIMITS.batch_answers:,}: lower top")
+        if answers > _BATCH_ANSWERS:
+            raise ValueError(f"asks for {answers:,} answers in all, of at most {_BATCH_ANSWERS:,}: lower top")
         return self
 
 
 class TripleBatch(RequestBody):
     """Triples by id or name: head, relation, tail."""
 
-    triples: list[tuple[Text, Text, Text]] = Field(min_length=1, max_length=_LIMITS.classify_triples, fail_fast=True)
+    triples: list[tuple[Text, Text, Text]] = Field(min_length=1, max_length=_CLASSIFY_TRIPLES, fail_fast=True)
 
 
 # Responses.

@@ -157,6 +157,8 @@ class QueryService:
             new = Entity(f"new:{question.new.name}", question.new.name, question.new.description)
         anchor = 0 if question.entity is None else self.names.entity(question.entity, closest)
         pairs, seconds = (None, None) if question.budget is None else (question.budget.pairs, question.budget.seconds)
+        if seconds is not None and seconds > self._limits.seconds:
+            raise DataError(f"budget.seconds is {seconds:g}, expected at most {self._limits.seconds:g}. Ask for less.")
         alone = object() if new is not None or seconds is not None else None
         asks_tail = question.side == "tail"
         query = ResolvedQuery(anchor, relation, asks_tail, question.top, started, seconds, new, question.why)
