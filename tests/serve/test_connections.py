@@ -62,6 +62,27 @@ def test_the_next_request_of_a_connection_must_end_its_headers_too(run):
         assert heard(connection) == b""
 
 
+def test_the_headers_of_the_next_request_have_as_long_as_those_of_the_first():
+    """From their first byte, and only once: a client that sends a byte now and then gains nothing."""
+
+    async def dripping():
+        loop, transport = asyncio.get_running_loop(), Transport()
+        state = {CONNECTIONS: Connections(Limits(header_seconds=0.1, seconds=5))}
+        connection = Connection(Config(lambda: None), ServerState(), state, loop)
+        connection.connection_made(transport)
+        connection.begin()
+        connection.end()
+        await asyncio.sleep(0.2)
+        assert not transport.is_aborted  # it asks nothing
+        started = loop.time()
+        while not transport.is_aborted:
+            connection.data_received(b"G")
+            await asyncio.sleep(0.01)
+        assert 0.09 < loop.time() - started < 2
+
+    asyncio.run(dripping())
+
+
 def test_who_does_not_take_its_answer_is_given_up(run):
     asking = b"GET /api/entities?limit=100&q= HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000
     with served(run, Limits(seconds=0.5)) as address:

@@ -74,6 +74,7 @@ class Connection(H11Protocol):
         super().__init__(config, server_state, {**app_state, CONNECTION: self}, _loop)
         self._all: Connections = app_state[CONNECTIONS]
         self._from, self._is_admitted, self._requests = "", False, 0
+        self._is_asking = True  # the headers of a request are awaited, and have only so long
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -87,9 +88,13 @@ class Connection(H11Protocol):
             self._refuse()
 
     def data_received(self, data: bytes) -> None:
-        """Read what an admitted client sends."""
-        if self._is_admitted:
-            super().data_received(data)
+        """Read what an admitted client sends; the first bytes of a request give its headers their time."""
+        if not self._is_admitted:
+            return
+        if not self._requests and not self._is_asking:
+            self._is_asking = True
+            self._wait(self._all.limits.header_seconds)
+        super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place free."""
@@ -103,6 +108,7 @@ class Connection(H11Protocol):
     def begin(self) -> None:
         """A request has arrived, all but its body."""
         self._requests += 1
+        self._is_asking = False
         self._wait_no_longer()
 
     def end(self) -> None:
@@ -112,6 +118,8 @@ class Connection(H11Protocol):
             self._wait(self._all.limits.seconds)
 
     def _wait(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._all.idle[self] = None
         self._timer = self.loop.call_later(seconds, self.transport.abort)
 
