@@ -88,12 +88,18 @@ def test_a_slow_client_keeps_nobody_waiting(address):
         connection.close()
 
 
+def ended_in_time(process):
+    """Send SIGTERM: whether the server has ended well within five seconds, and half a second for this machine."""
+    told = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    return process.wait(timeout=30) == 0 and time.monotonic() - told < 5.5
+
+
 @pytest.mark.slow
 def test_told_to_end_it_waits_for_slow_clients_only_so_long(server):
     process, address = server
     slow = begun(address, 2)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 0
+    assert ended_in_time(process)
     for connection in slow:
         connection.close()
 
@@ -142,8 +148,7 @@ def test_told_to_end_it_ends_whatever_is_being_computed_and_says_so_to_all_who_w
             assert fetch(f"{address}/api/health")[0] == 200
             while "cascader_connections 9.0" not in urlopen(f"{address}/api/metrics", timeout=60).read().decode():
                 time.sleep(0.01)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=30) == 0
+            assert ended_in_time(process)
         finally:
             process.kill()
         for status, body in (each.result() for each in asked):
