@@ -125,7 +125,6 @@ class Disturbed:
 KILLED = """
 import os, signal
 from cascader.cli import main
-from cascader.runs.folder import load_scorer
 from cascader.scoring import ScoreStore, ray_engine
 
 class Killed(ray_engine.RayEngine):
