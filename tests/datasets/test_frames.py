@@ -12,6 +12,7 @@ from cascader.datasets.frames import graph_from_frames, to_frame, triples_of
 from cascader.errors import DataError
 from cascader.graph import Entity, Relation
 from cascader.runs import Verdict
+from tests.datasets.test_statements import PRIMEKG
 
 ROWS = [(f"d{i}", "treats", f"s{j}") for i in range(6) for j in range(5)]
 TRIPLES = pandas.DataFrame(ROWS, columns=["head", "relation", "tail"])
@@ -27,6 +28,31 @@ def test_a_frame_gives_the_graph_that_a_file_of_the_same_rows_gives(tmp_path):
     made = graph_from_frames(TRIPLES, entities=entities)
     assert made.data_hash == read.data_hash
     assert made.entities[0] == Entity("d0", "name of d0", "some text")
+
+
+def test_names_and_types_beside_the_ids_are_kept_as_in_a_file(tmp_path):
+    (tmp_path / "graph.csv").write_text(PRIMEKG)
+    read = cascader.load_graph(tmp_path / "graph.csv", split=NOTHING_HELD_BACK)
+    made = graph_from_frames(pandas.read_csv(tmp_path / "graph.csv"), split=NOTHING_HELD_BACK)
+    assert made.entities == read.entities == (Entity("0", "Aspirin", type="drug"), Entity("1", "pain", type="disease"))
+    assert made.relations == read.relations == (Relation("indication", "treats"),)
+
+
+def test_columns_can_be_chosen_as_in_a_file():
+    frame = pandas.DataFrame({"Wirkstoff": ["a"], "Art der Beziehung": ["hilft gegen"], "Krankheit": ["b"]})
+    chosen = ("Wirkstoff", "Art der Beziehung", "Krankheit")
+    kg = graph_from_frames(frame, columns=chosen, split=NOTHING_HELD_BACK)
+    assert [entity.id for entity in kg.entities] == ["a", "b"]
+    with pytest.raises(DataError, match=r"say which they are with columns=\('HEAD', 'RELATION', 'TAIL'\)"):
+        graph_from_frames(frame)
+    with pytest.raises(DataError, match=r"no columns drug, r, t. Its first row is 'wirkstoff, art_der_beziehung"):
+        graph_from_frames(frame, columns=("drug", "r", "t"))
+
+
+def test_which_column_is_the_relation_is_asked_in_the_words_of_python():
+    frame = pandas.DataFrame({"source": ["a"], "how": ["r"], "since": ["May"], "target": ["b"]})
+    with pytest.raises(DataError, match=r"Say so with columns=\('source', 'how', 'target'\), for instance"):
+        graph_from_frames(frame)
 
 
 def test_splits_of_ones_own_are_kept():

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cascader.datasets.statements import statements_of
+from cascader.datasets.files import Columns
+from cascader.datasets.statements import Statements, chosen_columns, statements_of
 from cascader.datasets.tables import Table, table_of_columns
 from cascader.datasets.texts import Texts
 from cascader.datasets.triples import Index, Split, assemble
@@ -44,11 +45,13 @@ def graph_from_frames(
     relations: Frame | None = None,
     split: Split = Split(),
     name: str = "graph",
+    columns: Columns | None = None,
 ) -> KnowledgeGraph:
     """Build a graph from data frames: triples with the columns head, relation and tail.
 
-    `entities` has an id column and optionally name, description and type; `relations` has id and name. Without
-    `valid` and `test`, triples are held out for them as `split` says.
+    `entities` has an id column and optionally name, description and type; `relations` has id and name. Names and types
+    may also stand beside the ids, as in PrimeKG. `columns` names those of head, relation and tail if they are called
+    otherwise. Without `valid` and `test`, triples are held out for them as `split` says.
 
     >>> import pandas
     >>> triples = pandas.DataFrame({"head": ["aspirin", "ibuprofen"], "relation": "treats", "tail": ["pain", "fever"]})
@@ -57,9 +60,16 @@ def graph_from_frames(
     """
     is_unsplit = valid is None and test is None
     frames = {"triples" if is_unsplit else "train": triples, "valid": valid, "test": test}
-    statements = {role: statements_of(_table(frame, role)) for role, frame in frames.items() if frame is not None}
     indices = (_index("entity", "entities", entities), _index("relation", "relations", relations))
+    statements = {
+        role: _statements(_table(frame, role), columns, *indices) for role, frame in frames.items() if frame is not None
+    }
     return assemble(statements, *indices, split, name)
+
+
+def _statements(table: Table, columns: Columns | None, entities: Index, relations: Index) -> Statements:
+    chosen = None if columns is None else chosen_columns(table, columns)
+    return statements_of(table, entities.texts, relations.texts, chosen)
 
 
 def triples_of(frame: Frame) -> list[tuple[str, str, str]]:
@@ -97,7 +107,7 @@ def _table(frame: Frame, role: str) -> Table:
         raise DataError(
             f"{role} is a {type(frame).__name__}, expected a data frame. Convert it with: pandas.DataFrame({role})"
         )
-    return table_of_columns(_label(role), {str(name): _values(frame[name]) for name in names})
+    return table_of_columns(_label(role), {str(name): _values(frame[name]) for name in names}, is_frame=True)
 
 
 def _label(role: str) -> str:

@@ -106,10 +106,12 @@ def read_statements(
         return statements_of(table, entities, relations)
     names = tuple(column_name(name) for name in columns)
     table = read_table(path, lambda header: set(names) <= set(header))
-    return statements_of(table, entities, relations, _chosen_columns(table, names))
+    return statements_of(table, entities, relations, chosen_columns(table, columns))
 
 
-def _chosen_columns(table: Table, names: Sequence[str]) -> TripleColumns:
+def chosen_columns(table: Table, columns: Sequence[str]) -> TripleColumns:
+    """The columns that someone has chosen for head, relation and tail, by name or number."""
+    names = tuple(column_name(name) for name in columns)
     found = [_position(table, name) for name in names]
     head, relation, tail = found if len(found) == 3 else (None, None, None)
     if head is None or relation is None or tail is None:
@@ -205,8 +207,8 @@ def _columns(table: Table) -> TripleColumns:
     found = triple_columns(table.header)
     if isinstance(found, list):
         raise DataError(
-            f"{table.label}: the header {table.shown_header} has no column for {' and '.join(found)}. "
-            "Name the columns head, relation and tail, or say which they are with --columns HEAD,RELATION,TAIL."
+            f"{table.label}: the header {table.shown_header} has no column for {' and '.join(found)}. Name the columns "
+            f"head, relation and tail, or say which they are with {table.choice('HEAD', 'RELATION', 'TAIL')}."
         )
     return found if found.relation is not None else _with_relation(table, found)
 
@@ -221,7 +223,7 @@ def _with_relation(table: Table, columns: TripleColumns) -> TripleColumns:
         ends = table.header[columns.head.id], table.header[columns.tail.id]
         raise DataError(
             f"{table.label}: the header {table.shown_header} has no column for relation. Is it "
-            f"{' or '.join(names)}? Say so with --columns {ends[0]},{names[0]},{ends[1]}, for instance."
+            f"{' or '.join(names)}? Say so with {table.choice(ends[0], names[0], ends[1])}, for instance."
         )
     if not words:
         logger.warning("%s names no relation: all of its edges are read as %r.", table.label, ONLY_RELATION)

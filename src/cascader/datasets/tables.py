@@ -42,6 +42,7 @@ class Table:
     columns: tuple[Column, ...]
     lines: Sequence[int]  # the line where each row starts
     mark: str = ":"  # between the label and the line number
+    is_frame: bool = False  # whether it came from Python, where options are arguments
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -64,6 +65,10 @@ class Table:
     def where(self, row: int) -> str:
         """The location of a row, for an error message."""
         return f"{self.label}{self.mark}{self.lines[row]}"
+
+    def choice(self, *names: str) -> str:
+        """How to say which columns are head, relation and tail, where this table came from."""
+        return f"columns=({', '.join(map(repr, names))})" if self.is_frame else f"--columns {','.join(names)}"
 
     @property
     def shown_header(self) -> str:
@@ -93,7 +98,7 @@ def _read_parquet_table(path: Path) -> Table:
     return table_of_columns(str(path), parquet_columns(path))
 
 
-def table_of_columns(label: str, columns: Mapping[str, Sequence[Any] | CodedTexts]) -> Table:
+def table_of_columns(label: str, columns: Mapping[str, Sequence[Any] | CodedTexts], *, is_frame: bool = False) -> Table:
     """A table from named columns; those with anything but texts and integers are ignored."""
     found: dict[str, Column] = {}
     for name, values in columns.items():
@@ -103,7 +108,7 @@ def table_of_columns(label: str, columns: Mapping[str, Sequence[Any] | CodedText
     count = len(next(iter(found.values()), ()))
     if not count:
         raise DataError(f"{label} has no rows of text, expected at least one.")
-    return Table(label, tuple(found), tuple(found.values()), range(1, count + 1), ", row ")
+    return Table(label, tuple(found), tuple(found.values()), range(1, count + 1), ", row ", is_frame)
 
 
 def _checked_texts(label: str, coded: CodedTexts) -> Column:
