@@ -1,6 +1,7 @@
 """Graphs of networkx and PyKEEN, in and out."""
 
 import networkx
+import numpy
 import pytest
 
 from cascader.datasets import Split, graph_from_networkx, graph_from_pykeen, to_networkx, to_pykeen
@@ -32,6 +33,33 @@ def test_the_relation_is_the_attribute_that_people_give_it(attribute):
     graph = networkx.DiGraph()
     graph.add_edge(1, 2, **{attribute: "treats", "weight": 0.5})
     assert names(graph_from_networkx(graph, split=WHOLE)) == [("1", "treats", "2")]
+
+
+@pytest.mark.parametrize(("code", "relation"), [(7, "7"), (0, "0"), (numpy.int64(7), "7"), (True, "related to")])
+def test_the_relation_may_be_an_integer(code, relation):
+    graph = networkx.DiGraph()
+    graph.add_edge(1, 2, relation=code)
+    assert names(graph_from_networkx(graph, split=WHOLE)) == [("1", relation, "2")]
+
+
+def test_an_attribute_whose_key_is_no_text_is_skipped():
+    graph = networkx.DiGraph()
+    graph.add_node("a", name="Anna")
+    graph.nodes["a"][3] = "three"
+    graph.add_edge("a", "b", relation="knows")
+    graph.edges["a", "b"][("since",)] = "May"
+    kg = graph_from_networkx(graph, split=WHOLE)
+    assert (names(kg), kg.entities[0].name) == ([("a", "knows", "b")], "Anna")
+
+
+def test_edges_without_a_relation_are_counted_in_a_warning(caplog):
+    graph = networkx.DiGraph()
+    graph.add_edge("a", "b", relation="knows")
+    graph_from_networkx(graph, split=WHOLE)
+    assert not caplog.messages
+    graph.add_edge("b", "c", weight=0.5)
+    graph_from_networkx(graph, split=WHOLE)
+    assert "1 of 2 name no relation, and are read as 'related to'. Give them an attribute `relation`." in caplog.text
 
 
 def test_the_key_of_a_multigraph_names_the_relation_and_without_any_there_is_one():

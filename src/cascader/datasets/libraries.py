@@ -1,6 +1,8 @@
 """Graphs of other libraries in and out: networkx, whose only importer this is, and PyKEEN's triples factories."""
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cascader.datasets.columns import column_name
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     import networkx
     from pykeen.triples import TriplesFactory
 
+logger = logging.getLogger(__name__)
+
 #: The attributes of an edge that may name its relation, the best first; the key of a multigraph comes last.
 _RELATIONS = ("relation", "predicate", "relationship", "rel", "edge_type", "edge_label", "label", "type", "name")
 _TEXTS = ("name", "description", "type")
@@ -23,9 +27,9 @@ _TEXTS = ("name", "description", "type")
 class _Graph(Protocol):
     """What is read of a networkx graph, of any class."""
 
-    def nodes(self, data: bool) -> Iterable[tuple[object, Mapping[str, object]]]: ...
+    def nodes(self, data: bool) -> Iterable[tuple[object, Mapping[object, object]]]: ...
 
-    def edges(self, data: bool) -> Iterable[tuple[object, object, Mapping[str, object]]]: ...
+    def edges(self, data: bool) -> Iterable[tuple[object, object, Mapping[object, object]]]: ...
 
     def is_multigraph(self) -> bool: ...
 
@@ -41,9 +45,9 @@ class _Factory(Protocol):
 def graph_from_networkx(graph: _Graph, *, split: Split = Split(), name: str = "graph") -> KnowledgeGraph:
     """Build a graph from one of networkx: nodes become entities, edges become triples.
 
-    The relation of an edge is its attribute `relation`, `predicate`, `label`, `type` or the like, or its key in a
-    multigraph; without any, it is "related to". Nodes may have the attributes `name`, `description` and `type`. If all
-    edges have a `split`, it is kept; otherwise triples are held out as `split` says.
+    The relation of an edge is its attribute `relation`, `predicate`, `label`, `type` or the like, a text or an integer,
+    or its key in a multigraph; without any, it is "related to". Nodes may have the attributes `name`, `description` and
+    `type`. If all edges have a `split`, it is kept; otherwise triples are held out as `split` says.
 
     >>> import networkx
     >>> drugs = networkx.DiGraph()
@@ -63,20 +67,21 @@ def graph_from_networkx(graph: _Graph, *, split: Split = Split(), name: str = "g
     return assemble({"triples": statements}, Index("entity", texts, ids), Index("relation", relations), split, name)
 
 
-def _plain(attributes: Mapping[str, object]) -> dict[str, str]:
+def _plain(attributes: Mapping[object, object]) -> dict[str, str]:
     """The attributes that are texts, under the names that columns have."""
-    return {
-        column_name(key): value
-        for key, value in attributes.items()
-        if isinstance(value, str) and column_name(key) != "id"
-    }
+    return {key: value for key, value in _named(attributes).items() if isinstance(value, str) and key != "id"}
+
+
+def _named(attributes: Mapping[object, object]) -> dict[str, object]:
+    """The attributes whose keys are texts, under the names that columns have; networkx allows any key."""
+    return {column_name(key): value for key, value in attributes.items() if isinstance(key, str)}
 
 
 def _edge_columns(graph: _Graph) -> dict[str, list[str]]:
     edges = list(_edges(graph))
     columns = {
         "head": [str(head) for head, _, _, _ in edges],
-        "relation": [_relation(key, about) for _, _, key, about in edges],
+        "relation": _relations([(key, about) for _, _, key, about in edges]),
         "tail": [str(tail) for _, tail, _, _ in edges],
         "relation_name": [_plain(about).get("name", "") for _, _, _, about in edges],
     }
@@ -84,16 +89,37 @@ def _edge_columns(graph: _Graph) -> dict[str, list[str]]:
     return {**columns, "split": splits} if all(splits) else columns
 
 
-def _edges(graph: _Graph) -> Iterable[tuple[object, object, object, Mapping[str, object]]]:
+def _edges(graph: _Graph) -> Iterable[tuple[object, object, object, Mapping[object, object]]]:
     if not graph.is_multigraph():
         return ((head, tail, None, about) for head, tail, about in graph.edges(data=True))
     return cast("Any", graph).edges(keys=True, data=True)
 
 
-def _relation(key: object, attributes: Mapping[str, object]) -> str:
-    plain = _plain(attributes)
-    named = next((plain[each] for each in _RELATIONS if plain.get(each)), "")
-    return named or (key if isinstance(key, str) else ONLY_RELATION)
+def _relations(edges: Sequence[tuple[object, Mapping[object, object]]]) -> list[str]:
+    found = [_relation(key, about) for key, about in edges]
+    unnamed = found.count(None)
+    if unnamed:
+        logger.warning(
+            "the edges of the graph: %s of %s name no relation, and are read as %r. Give them an attribute `relation`.",
+            f"{unnamed:,}",
+            f"{len(found):,}",
+            ONLY_RELATION,
+        )
+    return [relation or ONLY_RELATION for relation in found]
+
+
+def _relation(key: object, attributes: Mapping[object, object]) -> str | None:
+    """What names the relation of an edge, best first: an attribute, or the key; None if nothing does."""
+    named = _named(attributes)
+    values = [named[each] for each in _RELATIONS if _is_label(named.get(each))]
+    return str(values[0]) if values else key if isinstance(key, str) and key else None
+
+
+def _is_label(value: object) -> bool:
+    """Whether a value can name a relation: a text, or an integer, which people use as a code."""
+    if isinstance(value, str):
+        return bool(value.strip())
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def to_networkx(kg: KnowledgeGraph) -> "networkx.MultiDiGraph":
