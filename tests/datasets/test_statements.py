@@ -85,6 +85,35 @@ class TestAStrangeHeader:
         assert "g.csv:1: is this a header? 'Wirkstoff | Beziehung | Krankheit' occur nowhere else" in caplog.text
         assert '--columns "Wirkstoff,Beziehung,Krankheit"; if it is a triple, with --columns 1,2,3' in caplog.text
 
+    def test_it_is_asked_about_from_two_rows_below_it(self, tmp_path, caplog):
+        lines = self.ROWS.splitlines(keepends=True)
+        for count, is_asked in ((2, False), (3, True)):
+            write(tmp_path, g_csv="".join(lines[:count]))
+            load_graph(tmp_path / "g.csv", split=WHOLE)
+            assert ("is this a header" in caplog.text) == is_asked
+
+    def test_it_is_asked_about_in_a_table_of_entities_if_no_triple_mentions_it(self, tmp_path, caplog):
+        write(tmp_path, train_tsv="a\tr\tb\nb\tr\tc\n", entities_tsv="Kennung\tBezeichnung\na\tA\nb\tB\nc\tC\n")
+        load_graph(tmp_path, split=WHOLE)
+        assert (
+            "entities.tsv:1: is this a header? 'Kennung' occurs in no triple. It was read as an entity. If the row "
+            "names the columns, call the first one id." in caplog.text
+        )
+
+    @pytest.mark.parametrize("entities", ["a\tA\nb\tB\nc\tC\n", "id\tname\na\tA\nb\tB\nc\tC\nd\tD\n"])
+    def test_it_is_not_asked_about_in_a_table_without_it(self, tmp_path, caplog, entities):
+        write(tmp_path, train_tsv="a\tr\tb\nb\tr\tc\n", entities_tsv=entities)
+        load_graph(tmp_path, split=WHOLE)
+        assert "is this a header" not in caplog.text
+
+    def test_in_two_splits_the_error_asks_about_it(self, tmp_path):
+        write(tmp_path, train_csv=self.ROWS, valid_csv=self.ROWS.splitlines()[0] + "\nc;hilft gegen;d\n")
+        with pytest.raises(DataError, match=r"valid.csv:1: this triple .* If these rows are headers, name the columns"):
+            load_graph(tmp_path)
+        write(tmp_path, valid_csv="c;hilft gegen;d\na;hilft gegen;b\n")
+        with pytest.raises(DataError, match="trained on.$"):
+            load_graph(tmp_path)
+
     def test_both_answers_end_the_question(self, tmp_path, caplog):
         write(tmp_path, g_csv=self.ROWS)
         as_header = load_graph(tmp_path / "g.csv", split=WHOLE, columns=("Wirkstoff", "Beziehung", "Krankheit"))

@@ -16,7 +16,7 @@ from cascader.datasets.catalog import CATALOG
 from cascader.datasets.columns import is_text_header
 from cascader.datasets.layout import GRAPH_SUFFIXES, Layout, find_layout
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
-from cascader.datasets.statements import joined_statements, read_statements
+from cascader.datasets.statements import joined_statements, possible_header, read_statements
 from cascader.datasets.tables import read_table, write_rows
 from cascader.datasets.texts import TEXT_ORDER, Texts
 from cascader.datasets.triples import Index, Split, assemble
@@ -148,21 +148,24 @@ def read_index(
 ) -> Index:
     """The ids of tables that list them, open to any id if there are none, and the texts of all tables."""
     texts = Texts()
-    ids = [id_ for path in lists for id_ in _read_texts(path, texts)]
+    read = [_read_texts(path, texts) for path in lists]
+    ids = [id_ for found, _ in read for id_ in found]
+    headers = [(found[0], where) for found, where in read if where is not None]
     for path in descriptions:
         _read_texts(path, texts, ("id", "description"))
     for path in names:
         _read_texts(path, texts)
     _check_once(kind, ids, lists)
-    return Index(kind, texts, ids, table=", ".join(map(str, lists)) or None)
+    return Index(kind, texts, ids, table=", ".join(map(str, lists)) or None, headers=headers)
 
 
-def _read_texts(path: Path, texts: Texts, order: Sequence[str] = TEXT_ORDER) -> list[str]:
-    """Add what a table or an RDF file says of its ids, and return these."""
+def _read_texts(path: Path, texts: Texts, order: Sequence[str] = TEXT_ORDER) -> tuple[list[str], str | None]:
+    """Add what a table or an RDF file says of its ids; return these, and where the first is if it may be a header."""
     if path.suffix.lower() not in RDF_SUFFIXES:
-        return texts.add_table(read_table(path, is_text_header), order)
+        table = read_table(path, is_text_header)
+        return texts.add_table(table, order), possible_header(table)
     read_rdf(path, texts)
-    return list(dict.fromkeys([*texts.names.ids(), *texts.descriptions.ids()]))
+    return list(dict.fromkeys([*texts.names.ids(), *texts.descriptions.ids()])), None
 
 
 def _check_once(kind: str, ids: Sequence[str], lists: Sequence[Path]) -> None:

@@ -28,14 +28,15 @@ logger = logging.getLogger(__name__)
 #: The one relation of a list of edges that names none.
 ONLY_RELATION = "related to"
 #: With fewer rows, that the words of the first one occur nowhere else says nothing.
-_MIN_ROWS_BELOW_HEADER = 3
+_MIN_ROWS_BELOW_HEADER = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Statements:
     """Triples of ids in the order of their file; `where` locates row i for an error message.
 
-    `splits` has the split of each triple, if the file says it.
+    `splits` has the split of each triple, if the file says it. `may_have_header` if the first row may be a header whose
+    words are not understood.
     """
 
     heads: Column
@@ -43,6 +44,7 @@ class Statements:
     tails: Column
     where: Callable[[int], str]
     splits: Column | None = None
+    may_have_header: bool = False
 
     @classmethod
     def of(cls, triples: Sequence[tuple[str, str, str]], where: Callable[[int], str]) -> "Statements":
@@ -84,7 +86,8 @@ def joined_statements(parts: Sequence[Statements]) -> Statements:
         Column.joined([getattr(part, name) for part in parts]) for name in ("heads", "relations", "tails")
     )
     splits = [part.splits for part in parts if part.splits is not None]
-    return Statements(heads, relations, tails, where, Column.joined(splits) if len(splits) == len(parts) else None)
+    joined_splits = Column.joined(splits) if len(splits) == len(parts) else None
+    return Statements(heads, relations, tails, where, joined_splits, parts[0].may_have_header)
 
 
 def read_statements(
@@ -131,7 +134,7 @@ def _position(table: Table, name: str) -> int | None:
 
 def _ask_about_header(table: Table) -> None:
     """Ask about a first row whose words occur nowhere else: read as a triple, it would add a relation of its own."""
-    if table.header is not None or table.width != 3 or len(table) <= _MIN_ROWS_BELOW_HEADER:
+    if table.header is not None or table.width != 3 or not _has_rows_below(table):
         return
     first, (heads, relations, tails) = table.first, table.columns
     ends = [_occurs_below(column, text) for column in (heads, tails) for text in (first[0], first[2])]
@@ -147,6 +150,16 @@ def _ask_about_header(table: Table) -> None:
     )
 
 
+def _has_rows_below(table: Table) -> bool:
+    """Whether there are enough rows below the first to tell whether it is one of them."""
+    return len(table) > _MIN_ROWS_BELOW_HEADER
+
+
+def possible_header(table: Table) -> str | None:
+    """Where the first row stands, if it may be a header with words of its own."""
+    return table.where(0) if table.header is None and _has_rows_below(table) else None
+
+
 def _occurs_below(column: Column, text: str) -> bool:
     """Whether a row below the first has a text."""
     return text in column.texts and bool((column.codes[1:] == column.texts.index(text)).any())
@@ -156,6 +169,7 @@ def statements_of(
     table: Table, entities: Texts | None = None, relations: Texts | None = None, columns: TripleColumns | None = None
 ) -> Statements:
     """The triples of a table: columns are found by name if it has a header, otherwise by order."""
+    may_have_header = columns is None and table.header is None
     columns = columns or _columns(table)
     _tell_columns(table, columns)
     heads, tails = (table.columns[end.id].changed(str.strip) for end in (columns.head, columns.tail))
@@ -166,7 +180,7 @@ def statements_of(
         entities.add_pairs([_texts_beside(table, ids, end) for ids, end in ends])
     if relations is not None and columns.relation_name is not None:
         relations.add_pairs([TextColumns(relation_ids, table.columns[columns.relation_name])])
-    return Statements(heads, relation_ids, tails, table.where, _splits(table, columns.split))
+    return Statements(heads, relation_ids, tails, table.where, _splits(table, columns.split), may_have_header)
 
 
 def _relations(table: Table, column: int | None) -> Column:

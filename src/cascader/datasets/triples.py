@@ -128,6 +128,9 @@ def assemble(
     parts = [_Part(role, stated, entities, relations) for role, stated in by_role]
     counts = len(entities.ids), len(relations.ids)
     _check_no_overlap(parts, *counts)
+    stated = np.concatenate([part.triples for part in parts])
+    entities.ask_about_headers(stated[:, [0, 2]])
+    relations.ask_about_headers(stated[:, 1])
     train, valid, test = _three_splits({part.role: part.distinct(*counts) for part in parts}, split)
     return KnowledgeGraph(
         name,
@@ -140,11 +143,22 @@ def assemble(
 
 
 class Index:
-    """Ids with their numbers and texts: those of a table, which then must list them all, or by first appearance."""
+    """Ids with their numbers and texts: those of a table, which then must list them all, or by first appearance.
 
-    def __init__(self, kind: str, texts: Texts, ids: Sequence[str] = (), table: str | None = None) -> None:
+    `headers` are ids that may be the first words of a header, and where each was read.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        texts: Texts,
+        ids: Sequence[str] = (),
+        table: str | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self._kind = kind
         self._table = table  # its name in errors; None if any id is allowed
+        self._headers = headers
         self.texts = texts
         self.ids = {id_: number for number, id_ in enumerate(ids)}
 
@@ -169,11 +183,24 @@ class Index:
 
     def unknown(self, id_: str, row: int, statements: Statements) -> DataError:
         """The error about an id that the table does not list."""
-        question = "" if row else " If this row is a header, name its columns with --columns HEAD,RELATION,TAIL."
+        is_fact = row or not statements.may_have_header
+        question = "" if is_fact else " If this row is a header, name its columns with --columns HEAD,RELATION,TAIL."
         return DataError(
             f"{statements.where(row)}: {self._kind} {id_!r} is not in {self._table} ({len(self.ids):,} rows). "
             f"Add it there, or delete the triple.{question}"
         )
+
+    def ask_about_headers(self, stated: IntArray) -> None:
+        """Ask about a table's first row that no triple mentions: one of column names looks like that."""
+        for id_, where in self._headers:
+            if not (stated == self.ids[id_]).any():
+                logger.warning(
+                    "%s: is this a header? %r occurs in no triple. It was read as %s. If the row names the columns, "
+                    "call the first one id.",
+                    where,
+                    id_,
+                    "an entity" if self._kind == "entity" else f"a {self._kind}",
+                )
 
 
 class _Part:
@@ -182,6 +209,7 @@ class _Part:
     def __init__(self, role: str, statements: Statements, entities: Index, relations: Index) -> None:
         self.role = role
         self.where = statements.where
+        self.may_have_header = statements.may_have_header
         indices = ((statements.heads, entities), (statements.relations, relations), (statements.tails, entities))
         unknown = [(row, each) for each in indices if (row := each[1].first_unknown(each[0])) is not None]
         if unknown:
@@ -206,10 +234,12 @@ def _check_no_overlap(parts: list[_Part], entity_count: int, relation_count: int
         shared, rows, later_rows = np.intersect1d(keys, later_keys, return_indices=True)
         if len(shared):
             first = later_rows.argmin()
+            both = part.may_have_header and later.may_have_header and not rows[first] and not later_rows[first]
+            question = " If these rows are headers, name the columns with --columns HEAD,RELATION,TAIL." if both else ""
             raise DataError(
                 f"{later.where(later_rows[first])}: this triple of {later.role} is also in {part.role}, at "
                 f"{part.where(rows[first])} ({len(shared):,} such triples). Remove them from one of the two: "
-                "a model must not be tested on triples it was trained on."
+                f"a model must not be tested on triples it was trained on.{question}"
             )
 
 
