@@ -104,6 +104,11 @@ class TestOpenKe:
         assert names(kg) == [("aspirin tablet", "treats", "pain")]
         assert names(kg, "test") == [("aspirin tablet", "treats", "fever")]
 
+    def test_its_columns_cannot_be_chosen(self, tmp_path):
+        write(tmp_path, entity2id_txt="2\na\t0\nb\t1\n", relation2id_txt="1\nr\t0\n", train2id_txt="1\n0 1 0\n")
+        with pytest.raises(DataError, match="is a folder of OpenKE or OGB, .* Leave out --columns"):
+            load_graph(tmp_path, columns=("x", "y", "z"))
+
     @pytest.mark.parametrize(
         ("file", "content", "message"),
         [

@@ -98,6 +98,10 @@ def _read_folder(
     read = next((each.read for each in (openke, ogb) if each.is_folder(folder)), None)
     if read is None:
         return _read(find_layout(folder, tables), split, name, columns)
+    if columns is not None:
+        raise DataError(
+            f"{folder} is a folder of OpenKE or OGB, whose files have their columns by definition. Leave out --columns."
+        )
     statements, *indices = read(folder)
     kinds = {"entity": "entities", "relation": "relations"}
     entities, relations = (
