@@ -84,6 +84,21 @@ class TestNeo4j:
         assert {*names(kg)} == {("d1", "TREATS", "s1"), ("d1", "CAUSES", "s2")}
         assert Entity("d1", "aspirin", type="Drug") in kg.entities
 
+    @pytest.mark.parametrize("quote", ["", '"'])
+    def test_an_id_in_two_id_spaces_is_two_entities_told_apart_by_the_space(self, tmp_path, quote):
+        name = f"{quote}aspirin{quote}"
+        write(
+            tmp_path,
+            drugs_csv=f"drugId:ID(Drug),name\n1,{name}\n2,ibuprofen\n",
+            diseases_csv="diseaseId:ID(Disease),name\n1,pain\n",
+            genes_csv="geneId:ID(Gene),name\n7,F2\n",
+            treats_csv=":START_ID(Drug),:END_ID(Disease),:TYPE\n1,1,TREATS\n",
+            binds_csv=":START_ID(Drug),:END_ID(Gene),:TYPE\n2,7,BINDS\n",
+        )
+        kg = load_graph(tmp_path, split=WHOLE)
+        assert {*names(kg)} == {("Drug:1", "TREATS", "Disease:1"), ("Drug:2", "BINDS", "7")}
+        assert Entity("Disease:1", "pain") in kg.entities
+
     def test_an_id_in_two_files_is_an_error(self, tmp_path):
         write(tmp_path, a_csv="id:ID\n1\n", b_csv="id:ID\n1\n", r_csv=":START_ID,:TYPE,:END_ID\n1,r,1\n")
         with pytest.raises(DataError, match="entity id '1' is in more than one of .*a.csv, .*b.csv"):

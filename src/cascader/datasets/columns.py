@@ -75,7 +75,8 @@ _LIST_HEADERS = {("entity_id",), ("node_id",), ("relation_id",)}
 _TEXT_HEADER = {*_ID, *_NAME, *_DESCRIPTION, *_TYPE}
 
 _NEO4J = {"ID": "id", "START_ID": "start_id", "END_ID": "end_id", "TYPE": "type", "LABEL": "labels"}
-_NEO4J_FIELD = re.compile(r"(?P<name>[^:]*):(?P<kind>[A-Za-z_]+)(\[\])?(\(.*\)|\{.*\})?")
+_NEO4J_IDS = ("ID", "START_ID", "END_ID")
+_NEO4J_FIELD = re.compile(r"(?P<name>[^:]*):(?P<kind>[A-Za-z_]+)(\[\])?(?P<space>\(.*\)|\{.*\})?")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -91,6 +92,18 @@ def column_name(name: str) -> str:
         name = _NEO4J.get(neo4j["kind"].upper(), neo4j["name"] or neo4j["kind"])
     plain = "_".join(_CAMEL.sub("_", name).lower().replace("-", " ").split())
     return plain.strip("_") or plain
+
+
+def id_space(name: str) -> str:
+    """The space of Neo4j that the ids of a column belong to, empty if the column names none.
+
+    >>> [id_space(name) for name in ("drugId:ID(Drug)", ":END_ID(Disease)", ":ID", "name")]
+    ['Drug', 'Disease', '', '']
+    """
+    neo4j = _NEO4J_FIELD.fullmatch(name.strip())
+    if neo4j is None or neo4j["kind"].upper() not in _NEO4J_IDS:
+        return ""
+    return (neo4j["space"] or "")[1:-1].strip()
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,11 @@ from cascader.datasets import ogb, openke, rdf
 from cascader.datasets.archives import ARCHIVE_SUFFIXES, unpack
 from cascader.datasets.catalog import CATALOG
 from cascader.datasets.columns import is_text_header
+from cascader.datasets.id_spaces import shared_spaces
 from cascader.datasets.layout import GRAPH_SUFFIXES, Layout, find_layout
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
 from cascader.datasets.statements import joined_statements, possible_header, read_statements
-from cascader.datasets.tables import read_table, write_rows
+from cascader.datasets.tables import Table, read_table, write_rows
 from cascader.datasets.texts import TEXT_ORDER, Texts
 from cascader.datasets.triples import Index, Split, assemble
 from cascader.errors import DataError
@@ -152,21 +153,28 @@ def read_index(
 ) -> Index:
     """The ids of tables that list them, open to any id if there are none, and the texts of all tables."""
     texts = Texts()
-    read = [_read_texts(path, texts) for path in lists]
+    tables = [_text_table(path) for path in lists]
+    texts.spaces = shared_spaces(table for table in tables if table is not None)
+    read = [_add_texts(path, table, texts) for path, table in zip(lists, tables, strict=True)]
     ids = [id_ for found, _ in read for id_ in found]
     headers = [(found[0], where) for found, where in read if where is not None]
     for path in descriptions:
-        _read_texts(path, texts, ("id", "description"))
+        _add_texts(path, _text_table(path), texts, ("id", "description"))
     for path in names:
-        _read_texts(path, texts)
+        _add_texts(path, _text_table(path), texts)
     _check_once(kind, ids, lists)
     return Index(kind, texts, ids, table=", ".join(map(str, lists)) or None, headers=headers)
 
 
-def _read_texts(path: Path, texts: Texts, order: Sequence[str] = TEXT_ORDER) -> tuple[list[str], str | None]:
+def _text_table(path: Path) -> Table | None:
+    return None if path.suffix.lower() in RDF_SUFFIXES else read_table(path, is_text_header)
+
+
+def _add_texts(
+    path: Path, table: Table | None, texts: Texts, order: Sequence[str] = TEXT_ORDER
+) -> tuple[list[str], str | None]:
     """Add what a table or an RDF file says of its ids; return these, and where the first is if it may be a header."""
-    if path.suffix.lower() not in RDF_SUFFIXES:
-        table = read_table(path, is_text_header)
+    if table is not None:
         return texts.add_table(table, order), possible_header(table)
     read_rdf(path, texts)
     return list(dict.fromkeys([*texts.names.ids(), *texts.descriptions.ids()])), None

@@ -16,6 +16,7 @@ from cascader.datasets.columns import (
     is_triple_header,
     triple_columns,
 )
+from cascader.datasets.id_spaces import told_apart
 from cascader.datasets.rdf import RDF_SUFFIXES, read_rdf
 from cascader.datasets.tables import Table, read_table
 from cascader.datasets.texts import TextColumns, Texts
@@ -170,6 +171,7 @@ def statements_of(
 ) -> Statements:
     """The triples of a table: columns are found by name if it has a header, otherwise by order."""
     may_have_header = columns is None and table.header is None
+    table = table if entities is None else told_apart(table, entities.spaces)
     columns = columns or _columns(table)
     _tell_columns(table, columns)
     heads, tails = (table.columns[end.id].changed(str.strip) for end in (columns.head, columns.tail))

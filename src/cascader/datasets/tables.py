@@ -14,7 +14,7 @@ from typing import IO, Any, Literal, TextIO
 
 import numpy as np
 
-from cascader.datasets.columns import Column, column_name
+from cascader.datasets.columns import Column, column_name, id_space
 from cascader.errors import DataError
 from cascader.storage import CodedTexts, parquet_columns, separated_columns
 
@@ -43,6 +43,7 @@ class Table:
     lines: Sequence[int]  # the line where each row starts
     mark: str = ":"  # between the label and the line number
     is_frame: bool = False  # whether it came from Python, where options are arguments
+    spaces: tuple[str, ...] = ()  # of Neo4j's ids, one for each column, empty in most; none without a header
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -163,7 +164,10 @@ def _plain_table(content: bytes, label: str, is_header: IsHeader) -> Table | Non
     is_plain = columns and 0 < len(columns[0]) == row_count and (len(columns) > 1 or not is_csv)
     if not is_plain or (skipped and len(set(names)) < len(names)) or any(map(_has_long_text, columns)):
         return None
-    return Table(label, names if skipped else None, tuple(columns), range(1 + skipped, 1 + skipped + row_count))
+    lines = range(1 + skipped, 1 + skipped + row_count)
+    if not skipped:
+        return Table(label, None, tuple(columns), lines)
+    return Table(label, names, tuple(columns), lines, spaces=tuple(map(id_space, fields)))
 
 
 def _needs_care(content: bytes, is_csv: bool) -> bool:
@@ -309,7 +313,7 @@ def _with_header(label: str, rows: list[list[str]], starts: list[int], is_header
         raise DataError(f"{label}:{starts[0]}: the header has two columns called {twice[0]!r}. Rename one of them.")
     if len(rows) == 1:
         raise DataError(f"{label} has a header but no rows, expected at least one. Add the rows below it.")
-    return Table(label, names, _columns_of(rows[1:]), starts[1:])
+    return Table(label, names, _columns_of(rows[1:]), starts[1:], spaces=tuple(map(id_space, rows[0])))
 
 
 def _columns_of(rows: list[list[str]]) -> tuple[Column, ...]:

@@ -8,6 +8,7 @@ from itertools import repeat
 import numpy as np
 
 from cascader.datasets.columns import Column, text_columns
+from cascader.datasets.id_spaces import told_apart
 from cascader.datasets.tables import Table
 from cascader.errors import DataError
 from cascader.graph import Entity, Relation
@@ -52,11 +53,12 @@ class BestTexts:
 
 @dataclass
 class Texts:
-    """Everything that files say about ids besides their triples."""
+    """Everything that files say about ids besides their triples; `spaces` are those of Neo4j that share ids."""
 
     names: BestTexts = field(default_factory=BestTexts)
     descriptions: BestTexts = field(default_factory=BestTexts)
     types: BestTexts = field(default_factory=BestTexts)
+    spaces: frozenset[str] = frozenset()
 
     def add_table(self, table: Table, order: Sequence[str] = TEXT_ORDER) -> list[str]:
         """Add the names, descriptions and types of a table, and return its ids in order.
@@ -64,6 +66,7 @@ class Texts:
         Every column but the id may be missing: a table of ids alone says which entities there are. `order` says what
         the columns are if the table has no header.
         """
+        table = told_apart(table, self.spaces)
         id_column, *others = (None if place is None else table.columns[place] for place in _columns(table, order))
         ids = _checked_ids(table, id_column)
         for best, column in zip((self.names, self.descriptions, self.types), others, strict=True):
