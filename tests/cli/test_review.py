@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 import cascader
+from cascader.storage import read_parquet
 from tests.cli.conftest import call_once
 
 HOSTILE = "[bold]pain[/bold] \x1b[31mred"
@@ -138,6 +139,32 @@ def test_decisions_go_out_and_in(run, reviewed, drugs, fitted, tmp_path):
         code, out, err = run("review", other, "--import", tmp_path / f"decisions.{suffix}", "--reviewer", suffix)
         assert (code, "Took 3 decisions" in out) == (0, True), err
     assert sorted(decisions(other)) == sorted(decisions(drugs))
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "parquet"])
+def test_a_table_without_rows_keeps_its_header(run, drugs, tmp_path, suffix):
+    none, some = tmp_path / f"none.{suffix}", tmp_path / f"some.{suffix}"
+    for least, path in ((1, none), (0, some)):
+        assert run("predict", drugs, "--all", "--why", "--min-probability", least, "--out", path)[0] == 0
+    assert header_of(none) == header_of(some)
+    for least, path in ((1, none), (0, some)):
+        assert run("predict", drugs, "d2", "treats", "--min-probability", least, "--out", path)[0] == 0
+    assert header_of(none) == header_of(some)
+    assert run("review", drugs, "--export", none)[0] == 0
+    assert header_of(none)[:6] == ["head", "relation", "tail", "decision", "reviewer", "time"]
+
+
+def test_a_table_of_decisions_without_rows_is_refused_as_what_it_is(run, drugs, tmp_path):
+    assert run("review", drugs, "--export", tmp_path / "none.tsv")[0] == 0
+    code, _, err = run("review", drugs, "--import", tmp_path / "none.tsv")
+    assert (code, "none.tsv has a header but no rows, expected at least one" in err) == (2, True)
+
+
+def header_of(path):
+    if path.suffix == ".parquet":
+        return list(read_parquet(path))
+    (header, *_) = path.read_text().splitlines()
+    return header.split("\t" if path.suffix == ".tsv" else ",")
 
 
 def test_bad_decisions_are_named_or_skipped(run, drugs, tmp_path):

@@ -90,15 +90,22 @@ def chosen_format(wanted: OutputFormat | None, out: Path | None) -> OutputFormat
 
 
 def write_rows_as(
-    rows: Sequence[Mapping[str, Any]], triples: Sequence[tuple[str, str, str]], form: OutputFormat, out: Path | None
+    rows: Sequence[Mapping[str, Any]],
+    triples: Sequence[tuple[str, str, str]],
+    form: OutputFormat,
+    out: Path | None,
+    columns: Sequence[str],
 ) -> None:
-    """Write rows to a file in a format for programs, or print them; N-Triples has only the `triples`."""
+    """Write rows to a file in a format for programs, or print them; N-Triples has only the `triples`.
+
+    The header is `columns`, so that a table without rows has one.
+    """
     if form == "parquet":
         assert out is not None  # noqa: S101 - chosen_format ensures it
-        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
-        _write_to(out, lambda path: write_parquet(path, columns))
+        table = {name: [row[name] for row in rows] for name in columns}
+        _write_to(out, lambda path: write_parquet(path, table))
         return
-    text = _as_text(rows, triples, form)
+    text = _as_text(rows, triples, form, columns)
     if out is None:
         typer.echo(text, nl=False)
     else:
@@ -132,7 +139,12 @@ def _standard_stream(out: Path) -> int | None:
     return None
 
 
-def _as_text(rows: Sequence[Mapping[str, Any]], triples: Sequence[tuple[str, str, str]], form: OutputFormat) -> str:
+def _as_text(
+    rows: Sequence[Mapping[str, Any]],
+    triples: Sequence[tuple[str, str, str]],
+    form: OutputFormat,
+    columns: Sequence[str],
+) -> str:
     if form == "nt":
         from cascader.datasets.rdf import ntriples
 
@@ -142,8 +154,8 @@ def _as_text(rows: Sequence[Mapping[str, Any]], triples: Sequence[tuple[str, str
     from cascader.datasets.tables import write_rows
 
     stream = io.StringIO()
-    table = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)] if rows else []
-    write_rows(stream, table, _DELIMITERS[form])
+    table = ([_cell(row[name]) for name in columns] for row in rows)
+    write_rows(stream, [columns, *table], _DELIMITERS[form])
     return stream.getvalue()
 
 

@@ -103,7 +103,7 @@ def predict(
     `cascader demo` makes that run.
     """
     from cascader.cascade import Deadline
-    from cascader.runs import load_run, parse_entity
+    from cascader.runs import PREDICTION_COLUMNS, load_run, parse_entity
 
     output = chosen_format(form, out if shard is None else None)
     if new and not relation:  # it replaces the entity, so the first argument is the relation
@@ -135,7 +135,8 @@ def predict(
         return
     flat = [answer for answers in found for answer in answers]
     rows = [{**answer.as_row(), **({"why": _why(answer, output)} if why else {})} for answer in flat]
-    write_rows_as(rows, [answer.triple for answer in flat], output, out)
+    columns = [*PREDICTION_COLUMNS, *(f"rank_after_{tier}" for tier in predictor.cascade.scorers), *(["why"] * why)]
+    write_rows_as(rows, [answer.triple for answer in flat], output, out, columns)
 
 
 def _list_links(
@@ -151,7 +152,7 @@ def _list_links(
 ) -> None:
     """Print or write the work list: one row a link."""
     from cascader.cascade import Deadline
-    from cascader.runs import WorkList, every_question
+    from cascader.runs import LINK_COLUMNS, WorkList, every_question
 
     if known:
         raise SettingsError("--all lists the links that the graph lacks, so --known has nothing to add. Leave it out.")
@@ -163,7 +164,8 @@ def _list_links(
         _echo_caveats(predictor)
         return
     rows = [{**link.as_row(), **({"why": _why(link.found, output)} if why else {})} for link in links]
-    write_rows_as(rows if output != "nt" else [], [link.triple for link in links], output, out)
+    columns = [*LINK_COLUMNS, *(["why"] * why)]
+    write_rows_as(rows if output != "nt" else [], [link.triple for link in links], output, out, columns)
 
 
 def _echo_links(links: Sequence["Link"], run: str, why: bool) -> None:
@@ -318,9 +320,8 @@ def classify(
     if output == "table":
         _echo_verdicts(verdicts, predictor)
     else:
-        write_rows_as(
-            [verdict.as_row() for verdict in verdicts], [v.triple for v in verdicts if v.is_true], output, out
-        )
+        rows = [verdict.as_row() for verdict in verdicts]
+        write_rows_as(rows, [v.triple for v in verdicts if v.is_true], output, out, list(rows[0]))
 
 
 def _echo_verdicts(verdicts: Sequence["Verdict"], predictor: "Predictor") -> None:

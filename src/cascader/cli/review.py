@@ -64,7 +64,7 @@ def review(
 
     `cascader demo` makes that run.
     """
-    from cascader.runs import checked_reviewer, load_run
+    from cascader.runs import REVIEW_COLUMNS, checked_reviewer, load_run
 
     if export is not None and from_file is not None:
         raise SettingsError("--export and --import cannot be combined. Give one after the other.")
@@ -74,7 +74,7 @@ def review(
         echo_error(f"note: {note}")
     if export is not None:
         rows = loaded.review.rows()
-        write_rows_as(rows, [each.triple for each in loaded.review.decisions.accepted], form, export)
+        write_rows_as(rows, [each.triple for each in loaded.review.decisions.accepted], form, export, REVIEW_COLUMNS)
         echo(f"Written to {export}: {_in_words(loaded.review)}.")
     elif from_file is not None:
         _import(loaded.review, from_file, name, keep_going)

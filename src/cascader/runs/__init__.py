@@ -6,7 +6,7 @@ from cascader.runs.fit import fit, fit_requested, plan_fit
 from cascader.runs.folder import RunFolder
 from cascader.runs.measurement import read_blocks, read_share
 from cascader.runs.plan import emit_plan
-from cascader.runs.prediction import Prediction, Predictions, Verdict, percent
+from cascader.runs.prediction import PREDICTION_COLUMNS, Prediction, Predictions, Verdict, percent
 from cascader.runs.predictor import Predictor, with_threshold
 from cascader.runs.questions import (
     Rows,
@@ -25,11 +25,14 @@ from cascader.runs.reproduction import plan_requested, reproduce, reproduce_requ
 from cascader.runs.reproduction_plan import emit_reproduction_plan
 from cascader.runs.reproduction_state import Reproduction
 from cascader.runs.request import fit_request, tier_kinds
-from cascader.runs.review import Review
+from cascader.runs.review import REVIEW_COLUMNS, Review
 from cascader.runs.run import Run, load_run, save_run
-from cascader.runs.work_list import Link, WorkList, link_of, questions_about
+from cascader.runs.work_list import LINK_COLUMNS, Link, WorkList, link_of, questions_about
 
 __all__ = [
+    "LINK_COLUMNS",
+    "PREDICTION_COLUMNS",
+    "REVIEW_COLUMNS",
     "Decision",
     "Decisions",
     "Fact",

@@ -12,6 +12,8 @@ from cascader.runs.reasons import TierReason
 
 #: In a table, the first reason for an answer is cut to this length.
 _BRIEF = 100
+#: The columns of a table of predictions; after them, the rank after each tier.
+PREDICTION_COLUMNS = ("head", "relation", "tail", "side", "rank", "name", "probability", "score", "is_known")
 
 
 @dataclass(frozen=True)
@@ -86,19 +88,9 @@ class Prediction:
 
     def as_row(self) -> dict[str, Any]:
         """Return everything but the trace as one row of a table."""
-        head, relation, tail = self.triple
-        return {
-            "head": head,
-            "relation": relation,
-            "tail": tail,
-            "side": self.side,
-            "rank": self.rank,
-            "name": self.name,
-            "probability": self.probability,
-            "score": self.score,
-            "is_known": self.is_known,
-            **{f"rank_after_{trace.tier}": trace.rank for trace in self.trace},
-        }
+        judged = (self.side, self.rank, self.name, self.probability, self.score, self.is_known)
+        row = zip(PREDICTION_COLUMNS, (*self.triple, *judged), strict=True)
+        return {**dict(row), **{f"rank_after_{trace.tier}": trace.rank for trace in self.trace}}
 
 
 @dataclass(frozen=True, repr=False)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from cascader.runs.work_list import Link
 
 _COLUMNS = ("head", "relation", "tail", "decision")
+#: The columns of a table of decisions with names.
+REVIEW_COLUMNS = (*_COLUMNS, "reviewer", "time", "head_name", "relation_name", "tail_name")
 _WORDS: Mapping[str, Outcome] = {
     **dict.fromkeys(("accepted", "accept", "a", "yes", "true", "1"), "accepted"),
     **dict.fromkeys(("rejected", "reject", "r", "no", "false", "0"), "rejected"),

@@ -20,6 +20,8 @@ _SIDES: tuple[Side, ...] = ("tail", "head")
 _AT_ONCE = 128
 #: A probability of 0 or 1 would leave the other question nothing to say.
 _LEAST = 1e-6
+#: The columns of a table of links.
+LINK_COLUMNS = ("head", "relation", "tail", "head_name", "relation_name", "tail_name", "probability", "reason")
 Key = tuple[str, str, str]
 
 
@@ -70,17 +72,9 @@ class Link:
 
     def as_row(self) -> dict[str, Any]:
         """Return it as one row of a table, with the strongest reason in a few words."""
-        head, relation, tail = self.triple
-        return {
-            "head": head,
-            "relation": relation,
-            "tail": tail,
-            "head_name": self.head.name,
-            "relation_name": self.relation.name,
-            "tail_name": self.tail.name,
-            "probability": self.probability,
-            "reason": self.found.brief_reason(),
-        }
+        names = (self.head.name, self.relation.name, self.tail.name)
+        values = (*self.triple, *names, self.probability, self.found.brief_reason())
+        return dict(zip(LINK_COLUMNS, values, strict=True))
 
 
 class WorkList:

@@ -13,7 +13,7 @@ from pydantic import Field
 from cascader.datasets.rdf import ntriples
 from cascader.datasets.tables import write_rows
 from cascader.graph import Side
-from cascader.runs import Link, Outcome, Review, WorkList, checked_reviewer, every_question, link_of
+from cascader.runs import REVIEW_COLUMNS, Link, Outcome, Review, WorkList, checked_reviewer, every_question, link_of
 from cascader.serve.batcher import BusyError, LateError
 from cascader.serve.budget_levels import BudgetLevel
 from cascader.serve.middleware import error_reply
@@ -278,8 +278,7 @@ def _proposed(link: Link) -> ProposedLink:
 def as_table(review: Review) -> str:
     """All decisions in effect as TSV."""
     rows, stream = review.rows(), io.StringIO()
-    columns = ["head", "relation", "tail", "decision", "reviewer", "time", "head_name", "relation_name", "tail_name"]
-    write_rows(stream, [columns, *([str(row[column]) for column in columns] for row in rows)], "\t")
+    write_rows(stream, [REVIEW_COLUMNS, *([str(row[column]) for column in REVIEW_COLUMNS] for row in rows)], "\t")
     return stream.getvalue()
 
 
