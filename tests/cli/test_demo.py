@@ -1,9 +1,11 @@
 """`cascader demo`, all of it: on a part of its graph, with a tiny language model in the place of the real one."""
 
 import json
+import re
 
 import pytest
 
+from cascader import load_run
 from cascader.models import settings
 
 
@@ -42,11 +44,25 @@ def test_demo_runs_and_says_what_it_did(run, tmp_path, small_wordnet, quick_pres
         "a question of test, answered with the reasons: cascader predict --known --why",
         f'Ask your own: cascader predict {tmp_path} Germany "has the part" --why',
     ):
-        assert "".join(sentence.split()) in "".join(out.split())  # the terminal is narrow, and may break a path
-    figures = {path.stem: json.loads(path.read_text())["mrr"] for path in (tmp_path / "results").glob("*.json")}
+        assert out_of_white_space(sentence) in out_of_white_space(out)  # the terminal is narrow, and may break a path
+    results = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "results").glob("*.json")}
+    assert {each["command"] for each in results.values()} == {f"cascader demo --out {tmp_path}"}
+    figures = {name: each["mrr"] for name, each in results.items()}
     assert figures.keys() == {"frequency", "rules", "kge", "structure", "dual", "cascade"}
     assert all(f"{mrr:.4f}" in out for mrr in figures.values())
     assert figures["structure"] > figures["frequency"]
     assert len(out.splitlines()) < 120  # three screens
-    assert out.splitlines()[-1].startswith("   ")  # a reason
+    assert out_of_white_space(out).endswith(out_of_white_space(last_reason(out, tmp_path)))
     assert (tmp_path / "report" / "report.html").exists()
+
+
+def last_reason(out, folder):
+    """The words of the last reason for the first answer to the question that was asked."""
+    anchor, relation = re.findall(r"^\((.+), (.+), \?\)$", out, re.MULTILINE)[-1]
+    reason = load_run(folder).predict(anchor, relation, with_known=True)[0].reasons[-1]
+    facts = f" ({'; '.join(reason.untold())})" if reason.untold() else ""
+    return f"   {reason.in_words()}{facts}"
+
+
+def out_of_white_space(text):
+    return "".join(text.split())

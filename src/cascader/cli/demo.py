@@ -1,6 +1,7 @@
 """`cascader demo`: every step from a graph to a report, on a graph that is built from WordNet."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 from cascader.cli.console import echo
 from cascader.cli.evaluate import echo_evaluations
+from cascader.cli.options import command_line
 from cascader.cli.predict import echo_answers, echo_reasons
 from cascader.datasets import Counts, load_graph
 from cascader.durations import format_duration
@@ -77,5 +79,5 @@ def _evaluations(run: "Run") -> list[Evaluation]:
     sums = [run.evaluate(tiers=tiers, name=name) for name, tiers in _SUMS.items()]
     found = [baseline, *sums, run.evaluate()]
     for evaluation in found:
-        evaluation.save(run.folder.path / "results")
+        replace(evaluation, command=command_line()).save(run.folder.path / "results")
     return found

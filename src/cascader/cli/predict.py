@@ -271,16 +271,16 @@ def echo_answers(answers: Sequence["Prediction"], why: bool) -> None:
 
 
 def echo_reasons(answer: "Prediction") -> None:
-    """Print why an answer stands where it does: a line for each reason, and one for all ranks."""
+    """Print why an answer stands where it does: a line for all ranks, and then one for each reason."""
     echo(f"{answer.rank}. {shortened(answer.name)}")
     _echo_grounds(answer)
 
 
 def _echo_grounds(answer: "Prediction") -> None:
+    echo(f"   {'; '.join(trace.in_words() for trace in answer.trace)}")
     for reason in answer.reasons:
         facts = f" ({'; '.join(untold)})" if (untold := reason.untold()) else ""
         echo(f"   {shortened(reason.in_words() + facts, _LONGEST_REASON)}")
-    echo(f"   {'; '.join(trace.in_words() for trace in answer.trace)}")
 
 
 def _echo_caveats(predictor: "Predictor") -> None:
