@@ -34,6 +34,15 @@ def test_check_counts_and_tells_what_is_odd(run, triples):
     assert "The graph can be used." in out
 
 
+def test_check_counts_a_single_thing_in_the_singular(run, tmp_path):
+    (tmp_path / "train.tsv").write_text("a\tr\tb\n")
+    (tmp_path / "entities.tsv").write_text("id\tname\na\tA\nb\tB\nc\tC\n")
+    code, out, _ = run("data", "check", tmp_path)
+    assert code == 0
+    assert "The first triple of train, by name:" in out
+    assert "1 entity appears in no triple." in out
+
+
 def test_check_shows_ten_rows_by_name_and_the_columns_it_took_them_from(run, tmp_path, caplog):
     caplog.set_level("INFO")  # as main() sets it, where pytest does not
     rows = [f"e{i};knows;e{j};2020" for i in range(8) for j in range(i)]

@@ -179,7 +179,7 @@ class TestLabels:
         assert (code, err) == (0, "")
         assert re.match(r"Of 17 labels, [\d.]+ % were judged right before, and [\d.]+ % when the others had", out)
         (tmp_path / "t.tsv").write_text("aspirin\ttreats\tx3\n")
-        assert "17 labels were learned from, too." in run("classify", labelled, tmp_path / "t.tsv")[1]
+        assert "Verdicts have also learned from 17 labels." in run("classify", labelled, tmp_path / "t.tsv")[1]
         (labelled / "labels.json").unlink()
         assert "learned from, too" not in run("classify", labelled, tmp_path / "t.tsv")[1]
 
@@ -197,8 +197,8 @@ class TestLabels:
             (["x1\ttreats\tx2\tmaybe"], "labels.tsv:1: 'maybe' is not a label"),
             (["aspirine\ttreats\tx2\t1"], "no entity is called 'aspirine' .* Closest: aspirin"),
             (["x1\ttreats\tx2\t1", "x1\ttreats\tx2\t0"], "labels.tsv:2: this triple is false here and true in .*:1"),
-            (["x1\ttreats\tx2\t1"], "there are 1 labelled triples, expected at least 10"),
-            ([f"x1\ttreats\tx{i}\tyes" for i in (0, *range(3, 8))] * 2, "there are 6 labelled triples"),
+            (["x1\ttreats\tx2\t1"], "found 1 labelled triple, expected at least 10"),
+            ([f"x1\ttreats\tx{i}\tyes" for i in (0, *range(3, 8))] * 2, "found 6 labelled triples"),
             (
                 [f"d{a}\ttreats\tx{b}\tyes" for a in range(3) for b in range(3, 8)],
                 "15 of 15 labelled triples are true and 0 false",

@@ -85,7 +85,7 @@ class TestBadInput:
     def test_splits_that_overlap(self, tmp_path):
         write(tmp_path, train_tsv="x\tr\ty\na\tr\tb\n", valid_tsv="q\tr\tx\n", test_tsv="z\tr\tz\na\tr\tb\n")
         with pytest.raises(
-            DataError, match=r"test.tsv:2: this triple of test is also in train, at .*train.tsv:2 \(1 such"
+            DataError, match=r"test.tsv:2: this triple of test is also in train, at .*train.tsv:2 \(1 such triple\)"
         ):
             load_graph(tmp_path)
 

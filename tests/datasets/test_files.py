@@ -94,7 +94,7 @@ class TestFine:
     def test_repeated_triples_count_once_and_are_told(self, tmp_path, caplog):
         write(tmp_path, g_tsv="a\tr\tb\na\tr\tb\nb\tr\ta\n")
         assert len(load_graph(tmp_path / "g.tsv", split=Split(0, 0)).train) == 2
-        assert "dropped 1 duplicate triples" in caplog.text
+        assert "dropped 1 duplicate triple of" in caplog.text
 
     def test_parquet_of_numbers(self, tmp_path):
         write_parquet(tmp_path / "g.parquet", {"head": [1, 2], "relation": ["r", "r"], "tail": [2, 3]})

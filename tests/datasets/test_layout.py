@@ -127,7 +127,7 @@ class TestOpenKe:
     @pytest.mark.parametrize(
         ("file", "content", "message"),
         [
-            ("train2id_txt", "2\n0 1 0\n", "train2id.txt:1: found '2' above 1 lines, expected their number"),
+            ("train2id_txt", "2\n0 1 0\n", "train2id.txt:1: found '2' above 1 line, expected their number"),
             ("train2id_txt", "1\n0 0 1\n", "train2id.txt:2: found '0 0 1', expected the numbers of head, tail and"),
             ("entity2id_txt", "2\na\t0\nb\t0\n", "entity2id.txt:3: found .*expected an id and its own number below 2"),
         ],

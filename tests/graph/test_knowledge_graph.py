@@ -24,12 +24,12 @@ def test_the_array_it_was_built_from_stays_the_callers_own():
 
 
 def test_a_triple_in_two_splits_is_an_error_that_names_it():
-    with pytest.raises(DataError, match=r"1 triples of test are also in train, the first: a r b\. Remove"):
+    with pytest.raises(DataError, match=r"train and test share 1 triple, the first: a r b\. Remove"):
         KnowledgeGraph.from_triples([("a", "r", "b")], test=[("a", "r", "b")])
 
 
 def test_an_index_out_of_range_is_an_error_that_names_the_triple():
-    with pytest.raises(DataError, match=r"triple 0 of train is \[0, 0, 7\], but there are 1 entities"):
+    with pytest.raises(DataError, match=r"triple 0 of train is \[0, 0, 7\], but the graph has 1 entity and 1 relation"):
         KnowledgeGraph("g", (Entity("a", "a"),), (Relation("r", "r"),), np.array([[0, 0, 7]]), np.empty(0), np.empty(0))
 
 

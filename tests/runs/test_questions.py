@@ -24,7 +24,7 @@ def test_bad_rows_are_named_and_the_others_kept(toy, tmp_path):
     assert len(rows.found) == 1
     assert "q.tsv:2: no entity is called 'aspirine'" in rows.problems[0]
     assert "q.tsv:3: there is no side 'left'" in rows.problems[1]
-    with pytest.raises(DataError, match=r"q.tsv:2: .* \(1 more rows are bad.\) .*--keep-going"):
+    with pytest.raises(DataError, match=r"q.tsv:2: .* \(1 more bad row.\) .*--keep-going"):
         rows.required()
 
 

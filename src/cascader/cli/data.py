@@ -13,6 +13,7 @@ from cascader.errors import DataError
 from cascader.evaluation import relation_kinds
 from cascader.graph import KnowledgeGraph
 from cascader.graph.knowledge_graph import findings
+from cascader.wording import counted
 
 app = typer.Typer(
     help="List, show, check and convert graphs.",
@@ -100,7 +101,7 @@ def _echo_rows(kg: KnowledgeGraph, most: int = 10) -> None:
         [shortened(part.name, 50) for part in (kg.entities[head], kg.relations[relation], kg.entities[tail])]
         for head, relation, tail in kg.train[:most].tolist()
     ]
-    echo(f"The first {len(rows)} triples of train, by name:")
+    echo(f"The first {f'{len(rows)} triples' if len(rows) > 1 else 'triple'} of train, by name:")
     echo_table(["head", "relation", "tail"], rows)
 
 
@@ -119,7 +120,7 @@ def _echo_relations(kg: KnowledgeGraph, most: int = 12) -> None:
     rows = [[kg.relations[r].name, kg.relations[r].id, str(kinds[r]), f"{counts[r]:,}"] for r in order[:most]]
     echo_table(["relation", "id", "kind", "train triples"], rows, numbers=["train triples"])
     if len(order) > most:
-        echo(f"and {len(order) - most:,} more relations")
+        echo(f"and {counted(len(order) - most, 'more relation')}")
 
 
 def _echo_examples(kg: KnowledgeGraph, most: int = 3) -> None:

@@ -33,6 +33,7 @@ from cascader.evaluation.comparison import results_table, summary_table
 from cascader.evaluation.metrics import CONFIDENCE
 from cascader.models import Frequency
 from cascader.storage import is_url, local_path, refresh
+from cascader.wording import counted
 
 if TYPE_CHECKING:
     from cascader.scoring.engine import Engine
@@ -138,7 +139,7 @@ def merge(
         if not folder.is_dir():
             raise DataError(f"there is no folder {folder}. Name those that --shard was given as --out.")
     new = RunFolder(run).merge(folders or [])
-    echo(f"{new:,} new pairs are stored in {run}." if new else f"Nothing is left to merge into {run}.")
+    echo(f"Stored {counted(new, 'new pair')} in {run}." if new else f"Nothing is left to merge into {run}.")
 
 
 @with_graph_options
@@ -192,7 +193,7 @@ def compare(
         ]
         for metric, difference in comparison.differences.items()
     ]
-    echo(f"{comparison.first.dataset}, {comparison.first.split}, {comparison.first.metrics.queries:,} queries")
+    echo(f"{comparison.first.dataset}, {comparison.first.split}, {counted(comparison.first.metrics.queries, 'query')}")
     echo_table(["metric", *names, "difference", "p"], rows)
     _echo_slices_beside(comparison.first, comparison.second, "side")
     echo(
@@ -238,7 +239,7 @@ def echo_evaluations(evaluations: list[Evaluation]) -> None:
         for each in evaluations
     ]
     first = evaluations[0]
-    echo(f"{first.dataset}, {first.split}, {first.metrics.queries:,} queries")
+    echo(f"{first.dataset}, {first.split}, {counted(first.metrics.queries, 'query')}")
     echo_table(["scorer", *METRICS], rows)
 
 

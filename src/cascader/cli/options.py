@@ -19,6 +19,7 @@ from cascader.durations import parse_duration
 from cascader.errors import SettingsError
 from cascader.evaluation import Filtering
 from cascader.graph import KnowledgeGraph, SplitName
+from cascader.wording import counted
 
 if TYPE_CHECKING:
     from cascader.scoring.engine import Engine, LocalEngine
@@ -219,7 +220,7 @@ def share_engine(shard: str, folder: Path, engine: "Engine") -> "ShareEngine":
 
 def echo_share(engine: "ShareEngine", run: str, out: Path | None, needs_more: bool) -> None:
     """Say what a share has scored, and what comes next."""
-    count = f"{engine.own_shards:,} of {engine.shards:,} shards, {engine.own_pairs:,} pairs"
+    count = f"{engine.own_shards:,} of {engine.shards:,} shards, {counted(engine.own_pairs, 'pair')}"
     if not engine.shards:
         echo(f"Share {engine.share}: there is nothing left to read.")
         return

@@ -32,6 +32,7 @@ from cascader.cli.options import (
 )
 from cascader.errors import DataError, SettingsError, UnscoredError
 from cascader.graph import Side
+from cascader.wording import counted
 
 if TYPE_CHECKING:
     from cascader.graph import Queries
@@ -343,8 +344,6 @@ def _echo_verdicts(verdicts: Sequence["Verdict"], predictor: "Predictor") -> Non
         return
     counts = Counter(verdict.in_words() for verdict in verdicts)
     echo(f"{', '.join(f'{counts[words]:,} {words}' for words in sorted(counts, reverse=True))}.")
-    also = f" {model.labels:,} labels were learned from, too." if model.labels else ""
-    echo(
-        f"Judged true at {percent(model.threshold)} or above, which is right for {model.accuracy:.1%} of other valid "
-        f"triples and as many near misses.{also}"
-    )
+    also = f" Verdicts have also learned from {counted(model.labels, 'label')}." if model.labels else ""
+    right = f"which is right for {model.accuracy:.1%} of other valid triples and as many near misses"
+    echo(f"Judged true at {percent(model.threshold)} or above, {right}.{also}")

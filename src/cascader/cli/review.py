@@ -13,6 +13,7 @@ from cascader.cli.console import chosen_format, echo, echo_error, shortened, wri
 from cascader.cli.options import PairsOption, RunArgument, TimeLimitOption, VerifyOption, budget_of
 from cascader.cli.predict import KeepGoingOption, readable
 from cascader.errors import DataError, SettingsError
+from cascader.wording import counted
 
 if TYPE_CHECKING:
     from cascader.runs import Link, Outcome, Review, Run, WorkList
@@ -91,7 +92,7 @@ def _in_words(review: "Review") -> str:
 def _import(review: "Review", file: Path, reviewer: str, keep_going: bool) -> None:
     decided = readable(review.read(file), file, keep_going)
     review.decide(decided, reviewer)
-    echo(f"Took {len(decided):,} decisions from {file}. Now: {_in_words(review)}.")
+    echo(f"Took {counted(len(decided), 'decision')} from {file}. Now: {_in_words(review)}.")
 
 
 def _work_list(
@@ -192,7 +193,9 @@ class _Session:
 
     def _begin(self) -> None:
         decisions = self.review.decisions
-        there = f"{len(self._waiting()):,} links to review, as {self.reviewer}. {_in_words(self.review)} so far"
+        there = (
+            f"{counted(len(self._waiting()), 'link')} to review, as {self.reviewer}. {_in_words(self.review)} so far"
+        )
         more = decisions.skipped_by(self.reviewer)
         echo(f"{there}{f', {more:,} skipped' if more else ''}. {_PROMPT}.")
 

@@ -9,6 +9,7 @@ from cascader.datasets.triples import Index
 from cascader.errors import DataError
 from cascader.graph import SPLITS, KnowledgeGraph
 from cascader.storage import read_bytes
+from cascader.wording import counted
 
 _ENTITIES, _RELATIONS = "entity2id.txt", "relation2id.txt"
 _TRIPLES = {split: f"{split}2id.txt" for split in SPLITS}
@@ -59,8 +60,8 @@ def _counted(path: Path) -> list[tuple[int, str]]:
     found = [(number, line.rstrip("\r")) for number, line in enumerate(others, start=2) if line.strip()]
     if not first.strip().isdecimal() or int(first) != len(found):
         raise DataError(
-            f"{path}:1: found {first.strip()[:40]!r} above {len(found):,} lines, expected their number, as OpenKE has "
-            "it. Correct it, or restore the lines that are missing."
+            f"{path}:1: found {first.strip()[:40]!r} above {counted(len(found), 'line')}, expected their number, "
+            "as OpenKE has it. Correct it, or restore the lines that are missing."
         )
     return found
 
@@ -92,7 +93,7 @@ def _triple(where: str, line: str, entities: Sequence[str], relations: Sequence[
     if len(numbers) != 3 or len(line.split()) != 3 or any(n >= limit for n, limit in zip(numbers, limits, strict=True)):
         raise DataError(
             f"{where}: found {line[:60]!r}, expected the numbers of head, tail and relation, in this order, with "
-            f"{len(entities):,} entities and {len(relations):,} relations."
+            f"{counted(len(entities), 'entity')} and {counted(len(relations), 'relation')}."
         )
     head, tail, relation = numbers
     return entities[head], relations[relation], entities[tail]

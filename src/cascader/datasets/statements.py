@@ -23,6 +23,7 @@ from cascader.datasets.texts import TextColumns, Texts
 from cascader.errors import DataError
 from cascader.graph import SPLITS
 from cascader.graph.arrays import offsets_of
+from cascader.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -269,7 +270,7 @@ def _tell_columns(table: Table, columns: TripleColumns) -> None:
 def _not_three(table: Table) -> str:
     shown = _shown(" | ".join(table.first))
     message = (
-        f"{table.where(0)}: found {table.width} column{'' if table.width == 1 else 's'}, expected 3: head, relation, "
+        f"{table.where(0)}: found {counted(table.width, 'column')}, expected 3: head, relation, "
         f"tail. The row is {shown}."
     )
     if table.width == 1:

@@ -17,6 +17,7 @@ import numpy as np
 from cascader.datasets.columns import Column, column_name, id_space
 from cascader.errors import DataError
 from cascader.storage import CodedTexts, parquet_columns, separated_columns
+from cascader.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -274,7 +275,7 @@ def _parse(
 
 
 def _other_width(where: str, fields: list[str], width: int) -> str:
-    found = f"{len(fields)} column{'' if len(fields) == 1 else 's'}"
+    found = counted(len(fields), "column")
     return (
         f"{where}: found {found}, expected {width} as in the first row. The row starts with {fields[0][:40]!r}. "
         "Complete or delete the row; a text that contains the separator must be in quotes."

@@ -13,6 +13,7 @@ from cascader.datasets.texts import Texts
 from cascader.errors import DataError
 from cascader.graph import SPLITS, IntArray, KnowledgeGraph, Triples
 from cascader.graph.arrays import frozen_triples, offsets_of, triple_keys
+from cascader.wording import counted
 
 _PAIRS_AT_ONCE = 100_000
 
@@ -186,7 +187,7 @@ class Index:
         is_fact = row or not statements.may_have_header
         question = "" if is_fact else " If this row is a header, name its columns with --columns HEAD,RELATION,TAIL."
         return DataError(
-            f"{statements.where(row)}: {self._kind} {id_!r} is not in {self._table} ({len(self.ids):,} rows). "
+            f"{statements.where(row)}: {self._kind} {id_!r} is not in {self._table} ({counted(len(self.ids), 'row')}). "
             f"Add it there, or delete the triple.{question}"
         )
 
@@ -224,7 +225,7 @@ class _Part:
         _, first = np.unique(triple_keys(self.triples, entity_count, relation_count), return_index=True)
         repeated = len(self.triples) - len(first)
         if repeated:
-            logger.warning("dropped %s duplicate triples of %s.", f"{repeated:,}", self.role)
+            logger.warning("dropped %s of %s.", counted(repeated, "duplicate triple"), self.role)
         return self.triples[np.sort(first)]
 
 
@@ -238,8 +239,8 @@ def _check_no_overlap(parts: list[_Part], entity_count: int, relation_count: int
             question = " If these rows are headers, name the columns with --columns HEAD,RELATION,TAIL." if both else ""
             raise DataError(
                 f"{later.where(later_rows[first])}: this triple of {later.role} is also in {part.role}, at "
-                f"{part.where(rows[first])} ({len(shared):,} such triples). Remove them from one of the two: "
-                f"a model must not be tested on triples it was trained on.{question}"
+                f"{part.where(rows[first])} ({counted(len(shared), 'such triple')}). Remove such triples from one of "
+                f"the two: a model must not be tested on triples it was trained on.{question}"
             )
 
 

@@ -26,6 +26,7 @@ from cascader.evaluation.metrics import (
 )
 from cascader.graph import SPLITS, FloatArray, KnowledgeGraph, Queries, Side, SplitName
 from cascader.storage import read_json, read_parquet, versions_of, write_json, write_parquet
+from cascader.wording import counted
 
 #: Whose true answers do not count against the gold one: those of all splits, as is usual, or, when valid is evaluated,
 #: those of train and valid only.
@@ -155,7 +156,7 @@ class Evaluation:
 
     def __repr__(self) -> str:
         figures = ", ".join(f"{metric} {self.metrics[metric]:.4f}" for metric in METRICS if metric != "mean_rank")
-        return f"{self.name} on {self.dataset} {self.split}: {figures} ({self.metrics.queries:,} queries)"
+        return f"{self.name} on {self.dataset} {self.split}: {figures} ({counted(self.metrics.queries, 'query')})"
 
     def _repr_html_(self) -> str:
         figures = [f"{self.metrics[metric]:.4f}" for metric in METRICS]

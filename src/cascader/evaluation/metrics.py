@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from cascader.display import html_table
 from cascader.errors import DataError
 from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Queries
+from cascader.wording import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +139,7 @@ class Metrics:
 
     def __repr__(self) -> str:
         figures = ", ".join(f"{name} {value:.4f}" for name, value in self.values.items())
-        return f"Metrics({figures}, {self.queries:,} queries)"
+        return f"Metrics({figures}, {counted(self.queries, 'query')})"
 
     def _repr_html_(self) -> str:
         row = [*(f"{value:.4f}" for value in self.values.values()), f"{self.queries:,}"]

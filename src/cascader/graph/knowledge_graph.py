@@ -15,6 +15,7 @@ from cascader.errors import DataError
 from cascader.graph.arrays import IntArray, Triples, frozen_triples, is_among, triple_keys
 from cascader.graph.names import CLOSEST, NameIndex
 from cascader.graph.queries import KnownAnswers, Queries, Side
+from cascader.wording import counted
 
 SplitName = Literal["train", "valid", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "valid", "test")
@@ -104,9 +105,9 @@ class KnowledgeGraph:
         return cls(name, tuple(Entity(e, e) for e in entities), tuple(Relation(r, r) for r in relations), *splits)
 
     def __repr__(self) -> str:
-        relations = f"{len(self.relations):,} relation{'' if len(self.relations) == 1 else 's'}"
+        relations = f"{counted(len(self.relations), 'relation')}"
         triples = "/".join(f"{len(self.split(split)):,}" for split in SPLITS)
-        return f"KnowledgeGraph({self.name!r}, {len(self.entities):,} entities, {relations}, {triples} triples)"
+        return f"KnowledgeGraph({self.name!r}, {counted(len(self.entities), 'entity')}, {relations}, {triples} triples)"
 
     def _repr_html_(self) -> str:
         counts = [len(self.entities), len(self.relations), *(len(self.split(split)) for split in SPLITS)]
@@ -212,8 +213,9 @@ class KnowledgeGraph:
         bad = np.flatnonzero(((triples < 0) | (triples >= limits)).any(axis=1))
         if len(bad):
             raise DataError(
-                f"triple {bad[0]} of {split} is {triples[bad[0]].tolist()}, but there are {len(self.entities):,} "
-                f"entities and {len(self.relations):,} relations. Use indices below those counts."
+                f"triple {bad[0]} of {split} is {triples[bad[0]].tolist()}, but the graph has "
+                f"{counted(len(self.entities), 'entity')} and {counted(len(self.relations), 'relation')}. Use indices "
+                "below those counts."
             )
 
     def _check_no_overlap(self) -> None:
@@ -223,7 +225,7 @@ class KnowledgeGraph:
             if len(shared):
                 head, relation, tail = self.split(later)[shared[0]]
                 raise DataError(
-                    f"{len(shared):,} triples of {later} are also in {split}, the first: "
+                    f"{split} and {later} share {counted(len(shared), 'triple')}, the first: "
                     f"{self.entities[head].id} {self.relations[relation].id} {self.entities[tail].id}. "
                     "Remove them from one of the two: a model must not be tested on triples it was trained on."
                 )
@@ -257,7 +259,7 @@ def _in_texts(kg: KnowledgeGraph) -> Iterator[str]:
 def _in_splits(kg: KnowledgeGraph) -> Iterator[str]:
     unlinked = int((kg.degrees(SPLITS) == 0).sum())
     if unlinked:
-        yield f"{unlinked:,} entities appear in no triple."
+        yield f"{counted(unlinked, 'entity')} {'appears' if unlinked == 1 else 'appear'} in no triple."
     seen = kg.degrees() > 0
     for split in _HELD_BACK:
         triples = kg.split(split)

@@ -8,6 +8,7 @@ from heapq import nlargest
 from operator import itemgetter
 
 from cascader.errors import UnknownNameError
+from cascader.wording import counted
 
 #: Close names that an error suggests.
 CLOSEST = 5
@@ -92,13 +93,13 @@ class NameIndex:
     def _ambiguous(self, text: str, found: list[int]) -> UnknownNameError:
         more = f" and {len(found) - CLOSEST:,} more" if len(found) > CLOSEST else ""
         return UnknownNameError(
-            f"{text!r} names {len(found):,} {_plural(self._kind)}: {self._listed(found[:CLOSEST])}{more}. "
+            f"{text!r} names {counted(len(found), self._kind)}: {self._listed(found[:CLOSEST])}{more}. "
             "Use the id of the one you mean.",
             [self._ids[i] for i in found[:_MOST_CANDIDATES]],
         )
 
     def _unknown(self, text: str, limit: int) -> UnknownNameError:
-        fact = f"no {self._kind} is called {text!r} (of {len(self._ids):,} {_plural(self._kind)})."
+        fact = f"no {self._kind} is called {text!r} (of {counted(len(self._ids), self._kind)})."
         if limit == 0:
             return UnknownNameError(fact)
         closest = self.closest(text, limit)
@@ -123,7 +124,3 @@ def _similar(folded: str, names: list[str], limit: int) -> list[tuple[str, float
 def fold(text: str) -> str:
     """Normalize `text` so that case, spacing, underscores and Unicode variants do not matter."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().replace("_", " ").split())
-
-
-def _plural(kind: str) -> str:
-    return kind[:-1] + "ies" if kind.endswith("y") else kind + "s"

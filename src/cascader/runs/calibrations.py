@@ -25,6 +25,7 @@ from cascader.tuning.calibration import (
     save_calibration,
 )
 from cascader.tuning.witnesses import Labels
+from cascader.wording import counted
 
 LABELS = "labels.json"
 _FORMAT = 1
@@ -53,7 +54,7 @@ class LabelGain:
     def in_words(self) -> str:
         """Describe the gain in one sentence."""
         return (
-            f"Of {self.labels:,} labels, {100 * self.before:.1f} % were judged right before, and "
+            f"Of {counted(self.labels, 'label')}, {100 * self.before:.1f} % were judged right before, and "
             f"{100 * self.after:.1f} % when the others had been learned from."
         )
 
@@ -161,7 +162,9 @@ def check_labels(labels: Labels) -> None:
     """Refuse labels that are too few to learn from, or all of one kind."""
     true, count = int(labels.is_true.sum()), len(labels)
     if count < _FEWEST_LABELS:
-        raise DataError(f"there are {count} labelled triples, expected at least {_FEWEST_LABELS}. Label more of them.")
+        raise DataError(
+            f"found {counted(count, 'labelled triple')}, expected at least {_FEWEST_LABELS}. Label more of them."
+        )
     if min(true, count - true) < _FEWEST_OF_EACH:
         raise DataError(
             f"{true:,} of {count:,} labelled triples are true and {count - true:,} false, expected at least "

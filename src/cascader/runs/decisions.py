@@ -12,6 +12,7 @@ from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph, Triples
 from cascader.graph.arrays import triple_keys
 from cascader.records import Name, Sha256, append_records, read_records
+from cascader.wording import counted
 
 #: A skipped link is shown to others, and to the same reviewer on request; an undone decision is none.
 Outcome = Literal["accepted", "rejected", "skipped", "undone"]
@@ -136,7 +137,7 @@ class Decisions(Sequence[Decision]):
 
     def as_lesson(self) -> str:
         """Return a sentence on what a fit learns from them."""
-        accepted, rejected = (_counted(len(each), "link") for each in (self.accepted, self.rejected))
+        accepted, rejected = (counted(len(each), "link") for each in (self.accepted, self.rejected))
         gone = f" Left out, of ids that the graph lacks: {self._named_gone()}." if self.gone else ""
         return f"Learning from decisions: {accepted} accepted, in train; {rejected} rejected, as negatives.{gone}"
 
@@ -149,12 +150,12 @@ class Decisions(Sequence[Decision]):
         found = []
         earlier = sum(decision.run != identity for decision in self)
         if earlier:
-            found.append(f"{_counted(earlier, 'decision')} from before this run was fitted: valid by id, and kept.")
+            found.append(f"{counted(earlier, 'decision')} from before this run was fitted: valid by id, and kept.")
         if self.gone:
-            count = _counted(len(self.gone), "decision")
+            count = counted(len(self.gone), "decision")
             found.append(f"{count} left out, of ids that this graph lacks: {self._named_gone()}.")
         if self.disagreements:
-            count = _counted(len(self.disagreements), "link")
+            count = counted(len(self.disagreements), "link")
             found.append(f"{count} accepted by one reviewer and rejected by another: the later decision counts.")
         return found
 
@@ -206,7 +207,3 @@ def _user() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a user without a name, as in some containers
         return "someone"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -28,6 +28,7 @@ from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
 from cascader.storage import addressed, by_address
 from cascader.tuning.weights import best_weighted_sum
+from cascader.wording import counted
 
 
 def fit(
@@ -310,12 +311,8 @@ def _emit_trained(tier: str, history: TrainingHistory) -> None:
 
 
 def _how_far(history: TrainingHistory) -> str:
-    steps = "" if history.partial is None else f" and {_counted(history.partial.steps, 'step')} of the next"
-    return f"for {_counted(history.epochs, 'epoch')}{steps}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    steps = "" if history.partial is None else f" and {counted(history.partial.steps, 'step')} of the next"
+    return f"for {counted(history.epochs, 'epoch')}{steps}"
 
 
 def _which(history: TrainingHistory) -> str:

@@ -24,6 +24,7 @@ from cascader.scoring.shares import ShareEngine
 from cascader.tuning import Budget, Plan, SearchSpace
 from cascader.tuning.result import SavedCascade, cascade_to_dict
 from cascader.tuning.weights import best_weighted_sum
+from cascader.wording import counted
 
 if TYPE_CHECKING:
     from cascader.runs.run import Run
@@ -160,7 +161,10 @@ def _result_name(models: Sequence[Model]) -> str:
 def _emit_plan(plan: Plan, questions: int) -> None:
     trial = plan.trial
     emit("plan", f"Plan: {' + '.join(trial.tiers)}, valid MRR {trial.mrr:.4f}.")
-    emit("plan", f"Estimated: {plan.pairs:,.0f} pairs to read and {plan.seconds:,.1f} s for {questions:,} questions.")
+    emit(
+        "plan",
+        f"Estimated: {plan.pairs:,.0f} pairs to read and {plan.seconds:,.1f} s for {counted(questions, 'question')}.",
+    )
     if len(trial.tiers) == 1:
         emit("plan", "No later tier fits the budget: the first one answers alone.")
 

@@ -24,6 +24,7 @@ from cascader.runs.folder import RunFolder
 from cascader.runs.planner import Choice, MeasuredCosts, choose, split_budget
 from cascader.runs.request import FitRequest
 from cascader.storage import read_json
+from cascader.wording import counted
 
 FORMAT = 4
 _FILE = "plan.json"
@@ -287,7 +288,7 @@ def emit_plan(plan: FitPlan, request: FitRequest) -> None:
         tuning = format_duration(plan.tuning_seconds or 0)
         rows.append(["tuning and calibration", "", "", "", tuning, tuning])
         rows.append(["total", "", "", "", format_duration(plan.likely), format_duration(plan.seconds)])
-    triples = f"{len(kg.train):,} triples to train on, {len(kg.entities):,} entities"
+    triples = f"{counted(len(kg.train), 'triple')} to train on, {counted(len(kg.entities), 'entity')}"
     emit("plan", f"The plan for {kg.name}{within}: {triples}.", columns, rows)
     for tier, why in plan.skipped.items():
         emit("skipped", f"Skipped: {tier}; {why}.")

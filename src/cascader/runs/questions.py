@@ -18,6 +18,7 @@ from cascader.graph import Entity, FloatArray, KnowledgeGraph, Queries, Side
 from cascader.models.model import Model
 from cascader.scoring import Scorer
 from cascader.tuning.witnesses import Labels
+from cascader.wording import counted
 
 _ENTITY = ("entity", "anchor", "head", "subject", "id", "name")
 _RELATION = ("relation", "predicate", "r")
@@ -53,7 +54,7 @@ class Rows(Generic[Found]):
     def required(self) -> list[Found]:
         """Return all rows; an error names the first bad one."""
         if self.problems:
-            more = f" ({len(self.problems) - 1:,} more rows are bad.)" if len(self.problems) > 1 else ""
+            more = f" ({counted(len(self.problems) - 1, 'more bad row')}.)" if len(self.problems) > 1 else ""
             raise DataError(f"{self.problems[0]}{more} Correct the file, or skip such rows with --keep-going.")
         return self.found
 
@@ -106,7 +107,7 @@ def _columns(table: Table) -> list[int]:
     elif table.width in (2, 3):
         return list(range(table.width))
     raise DataError(
-        f"{table.where(0)}: found {table.width} column{'' if table.width == 1 else 's'}, expected entity, relation "
+        f"{table.where(0)}: found {counted(table.width, 'column')}, expected entity, relation "
         "and, optionally, side. Separate columns with tabs (.tsv, .txt) or commas (.csv)."
     )
 

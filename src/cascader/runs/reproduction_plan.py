@@ -14,6 +14,7 @@ from cascader.runs.planner import MeasuredCosts, split_budget
 from cascader.runs.request import FitRequest
 from cascader.runs.rows import BEST, EMBEDDINGS, ROWS, SECOND, Row, missing
 from cascader.scoring import reads_pairs
+from cascader.wording import counted
 
 #: The share of the candidates that a tuned cascade likely reads: those in results/ read 0 to 13 of 100.
 _LIKELY_READ = 0.15
@@ -249,7 +250,8 @@ def emit_reproduction_plan(plan: ReproductionPlan, request: FitRequest) -> None:
     rows = [[f"train {tier}", _kind(request, tier), *_times(estimate)] for tier, estimate in plan.tiers.items()]
     rows += [[f"measure {name}", "", *_times(estimate)] for name, estimate in plan.rows.items()]
     rows.append(["total", "", *_times(plan.total)])
-    size = f"{len(kg.train):,} triples to train on, {len(kg.entities):,} entities, {len(kg.test):,} triples of test"
+    train, test, entities = counted(len(kg.train), "triple"), counted(len(kg.test), "triple"), len(kg.entities)
+    size = f"{train} to train on, {counted(entities, 'entity')}, {test} of test"
     columns = ["step", "model", "likely", "at the latest"]
     emit("plan", f"To reproduce on {kg.name}, preset {request.preset}{within}: {size}.", columns, rows)
     emit_left_out({f"training {tier}": why for tier, why in plan.tiers_left_out.items()})

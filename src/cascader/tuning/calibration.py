@@ -18,6 +18,7 @@ from cascader.records import read_record, write_record
 from cascader.tuning import tier_to_dict
 from cascader.tuning.curves import Curve, Reliability, evidence, fit_logistic, log_loss, with_steps
 from cascader.tuning.verdicts import VerdictModel
+from cascader.wording import counted
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Curves:
         found = self.reliability
         return (
             f"Probabilities are off by {found.error_after:.3f} on average ({found.error_before:.3f} before "
-            f"calibration), measured on {found.answers:,} top answers of valid, {found.golds:,} of them right."
+            f"calibration), measured on {counted(found.answers, 'top answer')} of valid, {found.golds:,} of them right."
         )
 
 

@@ -22,6 +22,7 @@ from cascader.models.rules.tables import Chains, ConstantRules, RulesOptions, Ru
 from cascader.models.rules.words import Explainer
 from cascader.models.training import TrainingCost
 from cascader.scoring.scorer import Reason, Scorer
+from cascader.wording import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -194,7 +195,9 @@ def _frequencies(known: KnownAnswers, target: int, queries: Queries) -> FloatArr
 
 def _summary(mined: Mined, seconds: float) -> str:
     """One sentence on what was found, and one on what was not looked at."""
-    found = f"{len(mined.chains):,} chains of facts and {len(mined.constants):,} rules with a constant"
+    found = (
+        f"{counted(len(mined.chains), 'chain')} of facts and {counted(len(mined.constants), 'rule')} with a constant"
+    )
     sampled = f" There were too many {' and '.join(mined.sampled)}: a sample was measured." if mined.sampled else ""
     stopped = f" The time was up while looking for {mined.stopped}." if mined.stopped else ""
     return f"Found {found} in {format_duration(seconds)}.{sampled}{stopped}"

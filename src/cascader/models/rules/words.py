@@ -10,6 +10,7 @@ from cascader.models.rules.application import AppliedRules, Walker
 from cascader.models.rules.facts import Facts
 from cascader.models.rules.tables import NONE
 from cascader.scoring.scorer import Reason
+from cascader.wording import counted
 
 Fact = tuple[int, int, int]
 #: Longer names are cut, so that a reason stays a sentence.
@@ -121,7 +122,7 @@ class Case(NamedTuple):
     def __str__(self) -> str:
         cases = max(round(self.body), round(self.support), 1)
         share = round(100 * min(self.support / cases, 1))
-        return f"{share or 'under 1'} % of {cases:,} case{'' if cases == 1 else 's'}"
+        return f"{share or 'under 1'} % of {counted(cases, 'case')}"
 
 
 def neighbors(facts: Facts, entity: int, relation: int) -> IntArray:
