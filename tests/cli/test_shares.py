@@ -57,6 +57,19 @@ def test_shares_make_the_files_of_one_process(run, unscored, tmp_path, monkeypat
     assert "there is nothing left to read" in run(name, unscored, *options, "--shard", "1/3")[1]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["predict --file", "predict --all"])
+def test_two_processes_answer_like_one_and_make_the_same_files(run, unscored, tmp_path, monkeypatch, command):
+    options, alone = commands(tmp_path)[command], shutil.copytree(unscored, tmp_path / "alone")
+    one, two = tmp_path / "one.tsv", tmp_path / "two.tsv"
+    assert run("predict", alone, *options, "--out", one)[0] == 0
+    no_more_reading(monkeypatch)
+    assert run("predict", unscored, *options, "--processes", 2, "--out", two)[0] == 0
+    assert one.read_bytes() == two.read_bytes() != b""
+    assert len(scores(unscored)) > 3
+    assert scores(unscored) == scores(alone)
+
+
 def test_what_the_probabilities_of_all_links_take_is_shared_first(run, unscored):
     for _ in range(2):  # the questions that they are calibrated on, then all others
         for number in (1, 2):

@@ -13,6 +13,7 @@ import pytest
 
 import cascader
 from cascader.errors import DataError, EngineError, MissingExtraError, SettingsError
+from cascader.runs import every_question
 from cascader.runs.folder import load_scorer
 from cascader.scoring import ScoreStore, ray_engine
 from cascader.scoring.engine import Call, LocalEngine, Task
@@ -101,10 +102,28 @@ def expected(reading_run, small_shards, tmp_path_factory):
 
 
 def evaluated(folder, engine):
-    """The ranks, and every file of scores but the lock, which names a process."""
+    """The ranks, and the files of scores."""
     ranks = cascader.load_run(folder).evaluate(engine=engine).ranks.filtered.mean.tolist()
+    return ranks, files_of_scores(folder)
+
+
+def files_of_scores(folder):
+    """The sum of every file but the lock, which names a process."""
     paths = [path for path in (folder / "scores").rglob("*") if path.is_file() and path.name != LOCK]
-    return ranks, {str(path.relative_to(folder)): sha256_of(path) for path in sorted(paths)}
+    return {str(path.relative_to(folder)): sha256_of(path) for path in sorted(paths)}
+
+
+def answered(folder, engine):
+    """The answers to every question, and the files of scores."""
+    run = cascader.load_run(folder)
+    return list(run.predictor(engine=engine).answer(every_question(run.kg))), files_of_scores(folder)
+
+
+@pytest.mark.slow
+def test_questions_are_answered_as_one_process_answers_them(copied, small_shards, engine_of_all, tmp_path):
+    alone = answered(shutil.copytree(copied, tmp_path / "alone"), LocalEngine())
+    assert len(alone[1]) > 3
+    assert answered(copied, engine_of_all) == alone
 
 
 class Disturbed:
