@@ -7,9 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import cascader
 from cascader.errors import DataError, EngineError, MissingExtraError, SettingsError
@@ -18,6 +20,7 @@ from cascader.runs.folder import load_scorer
 from cascader.scoring import ScoreStore, ray_engine
 from cascader.scoring.engine import Call, LocalEngine, Task
 from cascader.scoring.ray_engine import RayEngine
+from cascader.scoring.shares import Share, ShareEngine
 from cascader.storage import LOCK, sha256_of
 from tests.contracts import EngineContract
 from tests.contracts.engine import load, loadings, writing
@@ -50,6 +53,19 @@ class TestBadInput:
     @pytest.mark.parametrize("address", ["ray://10.0.0.1:10001", "http://10.0.0.1:8265", "head", "head:", "head:a"])
     def test_what_is_no_address(self, tmp_path, address):
         assert f"{address!r} is no address of a Ray cluster, expected HOST:PORT" in self.error(tmp_path, address)
+
+    @pytest.mark.parametrize("share", [None, Share(1, 2)])
+    def test_scoring_on_a_gpu(self, reading_run, tmp_path, share):
+        engine = RayEngine() if share is None else ShareEngine(share, tmp_path, RayEngine(), "")
+        run = replace(cascader.load_run(reading_run), device="cuda:0")
+        with pytest.raises(SettingsError, match="the device is cuda:0, but Ray's workers ask for CPUs only.*or on the"):
+            run.predictor(engine=engine)
+
+    @pytest.mark.parametrize("fitting", [cascader.fit, cascader.reproduce])
+    def test_a_fit_on_a_gpu_is_refused_before_it_starts(self, toy, tmp_path, fitting):
+        with pytest.raises(SettingsError, match="the device is meta, but Ray's workers ask for CPUs only"):
+            fitting(toy, tmp_path / "run", engine=RayEngine(), device=torch.device("meta"))
+        assert not (tmp_path / "run").exists()
 
     def test_no_workers(self):
         with pytest.raises(SettingsError, match="workers is 0, expected at least 1"):

@@ -15,7 +15,7 @@ from typing import Any
 from cascader.display import Listener, emit, listening, recording, stage
 from cascader.durations import format_duration
 from cascader.graph import KnowledgeGraph
-from cascader.models.device import training_with, using_device
+from cascader.models.device import current_device, training_with, using_device
 from cascader.models.history import TrainingHistory
 from cascader.models.model import Model, TrainedModel
 from cascader.models.registry import model_class
@@ -26,6 +26,7 @@ from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.run import Run, load_run
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
+from cascader.scoring.ray_engine import check_device
 from cascader.storage import addressed, by_address
 from cascader.tuning.weights import best_weighted_sum
 from cascader.wording import counted
@@ -116,6 +117,7 @@ def _fit_for_now(request: FitRequest, engine: Engine | None) -> Run:
 
 def fit_requested(request: FitRequest, folder: RunFolder, engine: Engine | None = None) -> Run:
     """Carry out a request in a locked folder, so that a second process on the same run waits."""
+    check_device(engine, str(current_device()))
     with addressed(), folder.locked(), recording(folder.log()):
         plan = _start(request, folder)
         plan = train_tiers(plan, request, folder, lambda tier: _offer(plan, tier, request, folder))

@@ -14,7 +14,7 @@ from cascader.display import Listener, emit, listening, recording
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation import Evaluation
 from cascader.graph import SPLITS, KnowledgeGraph
-from cascader.models.device import training_with, using_device
+from cascader.models.device import current_device, training_with, using_device
 from cascader.runs.fit import train_tiers
 from cascader.runs.folder import RunFolder
 from cascader.runs.plan import FitPlan, load_plan, save_plan
@@ -39,6 +39,7 @@ from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.rows import EMBEDDINGS, PAPER_TIERS, ROWS, ResolvedRow, resolve
 from cascader.runs.run import Run, load_run
 from cascader.scoring.engine import Engine
+from cascader.scoring.ray_engine import check_device
 
 _STRUCTURE = ("plausibility", "rules", "similarity")
 #: The tiers that read texts, and their kinds.
@@ -148,6 +149,7 @@ def plan_requested(request: ReproductionRequest, folder: RunFolder) -> Reproduct
 
 def reproduce_requested(request: ReproductionRequest, folder: RunFolder, engine: Engine | None = None) -> Reproduction:
     """Carry out a request in a locked folder; what an earlier process has done is not done again."""
+    check_device(engine, str(current_device()))
     with folder.locked(), recording(folder.log()):
         state = load_state(folder, request.as_dict()) or ReproductionState(request.as_dict(), request.command)
         save_state(state, folder)

@@ -27,6 +27,7 @@ from cascader.runs.record import RunRecord
 from cascader.runs.review import Review
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
+from cascader.scoring.ray_engine import check_device
 from cascader.storage import addressed, atomic_folder, folder_bytes
 from cascader.tuning import (
     READ_TOP,
@@ -117,6 +118,7 @@ class Run:
 
     def scorers(self, engine: Engine | None = None) -> dict[str, Scorer]:
         """Return the tiers by name, in order; those that read pairs store their scores in the run's folder."""
+        check_device(engine, self.device)
         return {
             name: self.folder.stored(name, model, self.kg, engine, self.device) if model.reads_pairs else model
             for name, model in self.tiers.items()

@@ -18,6 +18,7 @@ from typing import Any
 from cascader.display import no_progress
 from cascader.errors import CascaderError, EngineError, MissingExtraError, SettingsError
 from cascader.scoring.engine import THREADS, Call, Task, cores, done
+from cascader.scoring.shares import ShareEngine
 from cascader.storage import CACHE_VARIABLE, versions_of
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,16 @@ def _refusal(expected: dict[str, str], found: dict[str, str]) -> EngineError | N
                 f"differ between versions: install {package} {version} on every node."
             )
     return None
+
+
+def check_device(engine: object, device: str) -> None:
+    """Refuse to have a cluster score on GPUs: its workers ask for CPUs, so that those of a machine would share one."""
+    inner = engine.engine if isinstance(engine, ShareEngine) else engine
+    if isinstance(inner, RayEngine) and device != "cpu":
+        raise SettingsError(
+            f"the device is {device}, but Ray's workers ask for CPUs only: all of a machine would share its first GPU. "
+            "Score on the CPU with --engine ray --device cpu, or on the GPU with --processes 1 and no Ray."
+        )
 
 
 class RayEngine:

@@ -75,7 +75,7 @@ class ShareEngine:
 
     def __init__(self, share: Share, folder: Path, engine: Engine, command: str) -> None:
         self.share, self.folder, self.command = share, folder, command
-        self._engine = engine
+        self.engine = engine  #: what scores this share
         self.jobs = 0  #: how many times missing pairs were asked for
         self.shards = 0  #: how many shards these are, in all shares
         self.own_shards = 0
@@ -84,7 +84,7 @@ class ShareEngine:
 
     def run(self, task: Task, shards: Sequence[Any], loaded: object = None) -> Iterator[int]:
         """Yield the position of each shard once it is done."""
-        return self._engine.run(task, shards, loaded)
+        return self.engine.run(task, shards, loaded)
 
     def store(self, tier: str, written: ScoreStore) -> "ShareStore":
         """Return the store that scores this share of what is missing in `written`."""
