@@ -6,11 +6,12 @@ import logging
 import numpy as np
 import pytest
 
+from cascader.display import _Lines, listening, progress
 from cascader.errors import DataError, EngineError, SettingsError, TrainingError
 from cascader.graph import Candidates, Queries
 from cascader.models import Frequency
 from cascader.scoring import MemoryStore, ScoreStore, StoredScorer
-from cascader.scoring.engine import LocalEngine
+from cascader.scoring.engine import Call, LocalEngine
 from tests.contracts import ScorerContract
 
 JOB = {"name": "00000", "asked": "0" * 64}
@@ -236,3 +237,33 @@ def test_a_manifest_that_is_not_ours_is_an_error_and_stays_as_it_is(toy, queries
     with pytest.raises(DataError, match=message):
         StoredScorer(Watched(toy), toy, ScoreStore(tmp_path, IDENTITY)).score_all(queries)
     assert files(tmp_path) == before
+
+
+class Showing:
+    """A scorer with a bar of its own, as language models have."""
+
+    def __init__(self, kg, heard):
+        _Lines.seconds_between = 0.0  # in this process, which may be a worker
+        self.frequency, self.heard = Frequency().fit(kg), heard
+
+    def score(self, queries, candidates):
+        with listening(self.note), progress("reading pairs", total=len(candidates.ids)) as advance:
+            advance(len(candidates.ids))
+        return self.frequency.score(queries, candidates)
+
+    def note(self, event):
+        with self.heard.open("a") as file:
+            file.write(f"{event.text}\n")
+
+
+@pytest.mark.slow
+def test_several_processes_show_one_bar(toy, queries, tmp_path, monkeypatch):
+    monkeypatch.setattr(_Lines, "seconds_between", 0.0)
+    events, heard, load = [], tmp_path / "heard", Call(Showing, (toy, tmp_path / "heard"))
+    with LocalEngine(2) as engine, listening(events.append):
+        StoredScorer(None, toy, ScoreStore(tmp_path / "scores", IDENTITY, 7), engine, load).score_all(queries)
+    assert len(events) > 2
+    assert {event.text.split(":")[0] for event in events} == {"scoring pairs"}
+    assert not heard.exists()
+    Showing(toy, heard).score(queries[:1], Candidates.from_lists([[0]]))
+    assert heard.read_text().startswith("reading pairs: 1 of 1")
