@@ -20,6 +20,14 @@ def found_in(path):
     return enumerate(BLOCK.findall(path.read_text(encoding="utf-8")), start=1)
 
 
+def beside_blocks(language, path):
+    """The paragraphs before and after every block of a language."""
+    text = path.read_text(encoding="utf-8")
+    for block in BLOCK.finditer(text):
+        if block[1] == language:
+            yield text[: block.start()].rstrip().split("\n\n")[-1], text[block.end() :].lstrip().split("\n\n")[0]
+
+
 def blocks(language, paths, slow=()):
     """All blocks of a language as parameters of a test; those of some documents are slow."""
     return [

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cascader.cli import main
-from tests.docs.blocks import GUIDES, README, TUTORIAL, blocks, commands, found_in
+from tests.docs.blocks import GUIDES, README, ROOT, TUTORIAL, beside_blocks, blocks, commands, found_in
 
 #: They train the default language model, or on all of WordNet.
 SLOW = ("answers.md", "embeddings.md", "language-models.md", "report.md", "reproduction.md", "scale.md")
@@ -107,3 +107,8 @@ RUN_ELSEWHERE = {
 def test_no_block_is_left_out(path):
     languages = {language for _, (language, _) in found_in(path)}
     assert languages <= {"bash", "python"} | RUN_ELSEWHERE.get(path.name, set())
+
+
+def test_beside_every_block_about_clusters_that_is_not_run_it_says_so():
+    for before, after in beside_blocks("sh", ROOT / "docs" / "scale.md"):
+        assert "not run by" in before or "not run by" in after, before
