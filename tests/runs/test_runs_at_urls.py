@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from cascader import fit, load_run, save_run
 from cascader.cli import main
 from cascader.errors import DataError, StorageError
 from cascader.runs import RunFolder
+from cascader.scoring import ScoreStore
+from cascader.scoring.engine import FileShard, LocalEngine
 from cascader.storage import local_path, refresh
 from cascader.storage.remote import Remote
 from tests.faults.contents import contents_of, differences
@@ -138,11 +141,53 @@ class TestFolder(RunAtUrlContract):
         assert {"report/report.html", "report/report.json"} <= Remote(url).list().keys()
 
 
+@pytest.fixture
+def alone(local, tmp_path, monkeypatch):
+    """The same run in a folder of its own, with no scores, and shards so small that it will have some."""
+    monkeypatch.setattr(ScoreStore.__init__, "__defaults__", (10,))
+    run = local.save(tmp_path / "alone")
+    shutil.rmtree(run.folder.path / "scores")
+    return run
+
+
+def scores_of(run):
+    """Every stored score, as this machine finds it."""
+    folder = run.folder.path / "scores"
+    refresh(folder)
+    paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
 @pytest.mark.slow
 class TestBucket(RunAtUrlContract):
     @pytest.fixture
     def url(self, s3):
         return f"s3://{s3.bucket()}/runs/mine"
+
+    def test_shares_are_scored_and_merged_there(self, alone, url, on, monkeypatch, capsys):
+        on("here")
+        alone.save(url)
+        for number in (1, 2):
+            on(f"machine {number}")
+            assert call(monkeypatch, capsys, "evaluate", url, "--tiers", "cross", "--shard", f"{number}/2")[0] == 0
+        on("there")
+        code, printed = call(monkeypatch, capsys, "merge", url)
+        assert (code, "new pairs are stored in" in printed.out) == (0, True), printed.err
+        alone.evaluate(tiers=["cross"])
+        assert len(scores_of(alone)) > 3
+        assert scores_of(load_run(url)) == scores_of(alone)
+
+    def test_a_worker_scores_into_it_what_this_process_scores_into_a_folder(self, alone, url, on, monkeypatch):
+        monkeypatch.setattr(ScoreStore.__init__, "__defaults__", (1024,))  # one shard, so that one worker starts
+        on("here")
+        alone.save(url)
+        alone.evaluate(tiers=["cross"])
+        monkeypatch.setattr(FileShard, "keep", lambda *_: pytest.fail("a shard was scored in this process"))
+        with LocalEngine(2) as engine:
+            load_run(url).evaluate(tiers=["cross"], engine=engine)
+        on("there")
+        assert len(scores_of(alone)) == 2  # a shard and the manifest
+        assert scores_of(load_run(url)) == scores_of(alone)
 
     def test_credentials_that_fail_are_a_sentence(self, s3, url, monkeypatch, capsys):
         with s3.checking_credentials():
