@@ -164,6 +164,27 @@ def _but_head(training):
     return {name: weight for name, weight in training.weights().items() if not name.startswith("head.")}
 
 
+def onnx_layers(states="states", width=8, scores="scores", scored="Sum"):
+    """The bytes of an ONNX file with inputs as the layers have them, and one step to the scores."""
+    from onnx import TensorProto, helper
+
+    if scored == "Sum":
+        axes = helper.make_tensor("axes", TensorProto.INT64, [2], [1, 2])
+        step = [helper.make_node("ReduceSum", [states, "axes"], [scores], keepdims=0)]
+    else:
+        axes = helper.make_tensor("axes", TensorProto.INT64, [0], [])
+        step = [helper.make_node(scored, [states], [scores])]
+    inputs = [
+        helper.make_tensor_value_info(states, TensorProto.FLOAT, ["pairs", "tokens", width]),
+        helper.make_tensor_value_info("mask", TensorProto.BOOL, ["pairs", "tokens"]),
+    ]
+    output = helper.make_tensor_value_info(scores, TensorProto.FLOAT, None)
+    graph = helper.make_graph(step, "layers", inputs, [output], [axes])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    return model.SerializeToString()
+
+
 @pytest.mark.slow  # exports to ONNX
 class TestPrecision:
     SMALL: ClassVar[dict[str, object]] = {"rounds": 1, "queries_per_round": 8, "split_layer": 0, "valid_top_k": 4}
@@ -193,8 +214,23 @@ class TestPrecision:
         mask[::2, 30:] = False
         with torch.inference_mode():
             exact = layers(states, mask)
-        rough = Int8Layers(export_int8(layers, base.width))(states, mask)
+        rough = Int8Layers(export_int8(layers, base.width), base.width)(states, mask)
         assert np.corrcoef(rough, exact)[0, 1] > 0.95
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"states": "other"}, "have other tensor(float) ['pairs', 'tokens', 8], mask tensor(bool)"),
+            ({"width": 9}, "have states tensor(float) ['pairs', 'tokens', 9], mask tensor(bool)"),
+            ({"scores": "else"}, "expected states of width 8, a mask, and scores. Copy the run again."),
+            ({"scored": "Identity"}, "give torch.float32 (2, 3, 8) for 2 pairs, expected a float32 for each."),
+            ({"scored": "Det"}, "cannot score: "),
+        ],
+    )
+    def test_layers_that_do_not_fit_are_refused_with_a_sentence(self, change, said):
+        with pytest.raises(DataError) as refused:
+            Int8Layers(onnx_layers(**change), width=8)(torch.zeros(2, 3, 8), torch.ones(2, 3, dtype=torch.bool))
+        assert said in str(refused.value)
 
     def test_eight_bits_are_checked_with_the_weights_that_are_kept(self, toy, tiny_model, monkeypatch):
         monkeypatch.setattr("cascader.models.text.cross_encoder._INT8_LOSS", 1.0)

@@ -119,7 +119,7 @@ class CrossEncoder(PairModel):
             self.history_.int8 = Int8Check(None, None, is_used=False)
             return
         self._exported = export_int8(UpperLayers(self._encoder.upper, self._head), self._base.width)
-        self._layers = Int8Layers(self._exported)
+        self._layers = Int8Layers(self._exported, self._base.width)
         after = validate()
         is_used = after is not None and abs(before - after) < _INT8_LOSS
         if not is_used:
@@ -172,7 +172,7 @@ class CrossEncoder(PairModel):
         if self.history_.int8 is not None and self.history_.int8.is_used:
             self._exported = read_bytes(folder / _INT8_FILE)
             if self._wants_int8:  # a run may have come to a machine that can do without
-                self._layers = Int8Layers(self._exported)
+                self._layers = Int8Layers(self._exported, self._base.width)
 
 
 def _refuse_pooled(settings: Mapping[str, Any], path: Path) -> None:

@@ -23,6 +23,7 @@ Layers = Callable[[Tensor, Tensor], Tensor]
 
 _BFLOAT16 = "import torch; x = torch.ones(256, 256, dtype=torch.bfloat16); assert float((x @ x).sum()) > 0"
 _PROBE_SECONDS = 120
+_SCORES = "scores"
 
 
 class UpperLayers(nn.Module):
@@ -85,7 +86,7 @@ def export_int8(layers: UpperLayers, width: int) -> bytes:
                 external_data=False,
                 verbose=False,
                 input_names=["states", "mask"],
-                output_names=["scores"],
+                output_names=[_SCORES],
                 dynamic_shapes=({0: pairs, 1: tokens}, {0: pairs, 1: tokens}),
             )
             model = onnx.load(whole)
@@ -97,9 +98,9 @@ def export_int8(layers: UpperLayers, width: int) -> bytes:
 
 
 class Int8Layers:
-    """The layers that `export_int8` has exported, ready to score."""
+    """The layers that `export_int8` has exported, for states of this width, ready to score."""
 
-    def __init__(self, exported: bytes) -> None:
+    def __init__(self, exported: bytes, width: int) -> None:
         with _onnx_installed():
             import onnxruntime
         options = onnxruntime.SessionOptions()
@@ -108,13 +109,36 @@ class Int8Layers:
         try:
             self._session = onnxruntime.InferenceSession(exported, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime has a type for each of its error codes
-            reason = " ".join(str(error).split())
+            reason = _said(error)
             raise DataError(f"the layers in eight bits cannot be loaded: {reason}. Copy the run again.") from error
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        found = {each.name: (each.type, len(each.shape), each.shape[2:]) for each in inputs}
+        wanted = {"states": ("tensor(float)", 3, [width]), "mask": ("tensor(bool)", 2, [])}
+        if found != wanted or [each.name for each in outputs] != [_SCORES]:
+            shown = ", ".join(f"{each.name} {each.type} {each.shape}" for each in (*inputs, *outputs))
+            raise DataError(
+                f"the layers in eight bits have {shown}; expected states of width {width}, a mask, and {_SCORES}. Copy "
+                "the run again."
+            )
 
     def __call__(self, states: Tensor, mask: Tensor) -> Tensor:
         """Scores; shape (pairs,)."""
-        (scores,) = self._session.run(["scores"], {"states": states.cpu().numpy(), "mask": mask.cpu().numpy()})
-        return torch.from_numpy(scores)
+        given = {"states": states.cpu().numpy(), "mask": mask.cpu().numpy()}
+        try:
+            (found,) = self._session.run([_SCORES], given)
+        except Exception as error:  # as above
+            raise DataError(f"the layers in eight bits cannot score: {_said(error)}. Copy the run again.") from error
+        scores = torch.from_numpy(found)
+        if scores.dtype != torch.float32 or scores.shape != states.shape[:1]:
+            raise DataError(
+                f"the layers in eight bits give {scores.dtype} {tuple(scores.shape)} for {len(states)} pairs, expected "
+                "a float32 for each. Copy the run again."
+            )
+        return scores
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def has_onnx() -> bool:
