@@ -7,14 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+import uvicorn
 
 from cascader.serve import Limits
+from cascader.serve import serve as serve_run
+from cascader.serve import server as server_module
 from cascader.serve.server import _bound
 from tests.serve.conftest import server_of
 
@@ -154,6 +158,15 @@ def test_told_to_end_it_ends_whatever_is_being_computed_and_says_so_to_all_who_w
         for status, body in (each.result() for each in asked):
             assert status == 503
             assert "shutting down" in body["error"]
+
+
+def test_once_it_has_ended_the_process_is_the_callers_again(plain_folder, monkeypatch):
+    """The watch over its end went on, and ended whatever a caller did five seconds later."""
+    monkeypatch.setattr(server_module, "_log_requests", lambda: None)
+    monkeypatch.setattr(server_module, "_keep_others_from_waiting", lambda: None)
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: setattr(self, "should_exit", True))
+    serve_run(plain_folder, host="127.0.0.1", port=0, token="", ready=lambda _: None)
+    assert not [thread.name for thread in threading.enumerate() if "_end_in_time" in thread.name]
 
 
 def test_small_answers_are_sent_at_once():

@@ -10,7 +10,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -60,12 +59,12 @@ def serve(
         _log_requests()
         _keep_others_from_waiting()
         server = uvicorn.Server(_config(app, limits))
-        threading.Thread(target=_end_in_time, args=(server, app.state.service), daemon=True).start()
-        # The socket listens already: whoever connects before uvicorn runs is answered a moment later.
-        if heard:  # and what it raised was lost in a library that lets no exception pass
-            sys.exit(0)
-        ready(f"http://{f'[{host}]' if ':' in host else host}:{number}/")
-        server.run(sockets=[listener])
+        with _ended_in_time(server, app.state.service):
+            # The socket listens already: whoever connects before uvicorn runs is answered a moment later.
+            if heard:  # and what it raised was lost in a library that lets no exception pass
+                sys.exit(0)
+            ready(f"http://{f'[{host}]' if ':' in host else host}:{number}/")
+            server.run(sockets=[listener])
 
 
 def _keep_others_from_waiting() -> None:
@@ -93,15 +92,33 @@ def _config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     )
 
 
-def _end_in_time(server: uvicorn.Server, service: QueryService) -> None:
-    """Once a signal came, send away who waits; in the end, give up what still runs. Files are whole or absent anyway.
+@contextlib.contextmanager
+def _ended_in_time(server: uvicorn.Server, service: QueryService) -> Iterator[None]:
+    """End the process if the block has not ended in time after a signal; after the block, it is the caller's again.
 
     A thread of its own sees to that, because the event loop may be what is late.
     """
+    has_ended = threading.Event()
+    watch = threading.Thread(target=_end_in_time, args=(server, service, has_ended), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        watch.join()
+
+
+def _end_in_time(server: uvicorn.Server, service: QueryService, has_ended: threading.Event) -> None:
+    """Once a signal came, send away who waits; in the end, give up what still runs.
+
+    Files are whole or absent anyway.
+    """
     while not server.should_exit:
-        time.sleep(_WATCH_SECONDS)
+        if has_ended.wait(_WATCH_SECONDS):
+            return
     service.stop()
-    time.sleep(_MOST_SECONDS)
+    if has_ended.wait(_MOST_SECONDS):
+        return
     request_log.warning(json.dumps({"error": f"ended with work unfinished after {_MOST_SECONDS:g} seconds"}))
     os._exit(0)
 
