@@ -58,6 +58,19 @@ def test_a_zip_of_too_many_files_is_refused_before_any_is_unpacked(tmp_path, mon
     assert not list((tmp_path / "here").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("last", "said"), [("100.tsv", "has more than 100 files"), ("../evil.tsv", "points outside its folder")]
+)
+def test_a_tar_that_is_refused_for_its_last_file_is_refused_before_any_is_unpacked(tmp_path, monkeypatch, last, said):
+    monkeypatch.setattr(archives, "MAX_MEMBERS", 100)
+    names = [*(f"{number}.tsv" for number in range(100 if last == "100.tsv" else 99)), last]
+    path = tar_of(tmp_path / "g.tar.gz", [(tar_member(name), b"") for name in names])
+    (tmp_path / "here").mkdir()
+    with pytest.raises(DataError, match=said):
+        archives.unpack(path, tmp_path / "here")
+    assert not list((tmp_path / "here").iterdir())
+
+
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_a_tar_member_that_points_outside(tmp_path, name):
     path = tar_of(tmp_path / "g.tar.gz", [(tar_member(name), b"a\tr\tb\n")])

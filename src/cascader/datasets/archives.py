@@ -96,6 +96,20 @@ def _zip_files(archive: Path, budget: "_Budget") -> Iterator[tuple[str, "_Counte
 
 
 def _tar_files(archive: Path, budget: "_Budget") -> Iterator[tuple[str, "_Counted"]]:
+    first = _Budget(archive)
+    with _tar(archive, first) as file:
+        for _ in _members(archive, file, first):  # what is refused is refused before any is written
+            pass
+    with _tar(archive, budget) as file:
+        for info in _members(archive, file, budget):
+            source = file.extractfile(info) if info.isfile() else None
+            if source is not None:
+                # Already counted as part of the stream.
+                yield info.name, _Counted(source, None)
+
+
+@contextmanager
+def _tar(archive: Path, budget: "_Budget") -> Iterator[tarfile.TarFile]:
     """Read as a stream and count every byte, because the headers of a tar file can be bombs, too."""
     with archive.open("rb") as raw:
         is_zipped = raw.read(2) == b"\x1f\x8b"
@@ -103,13 +117,14 @@ def _tar_files(archive: Path, budget: "_Budget") -> Iterator[tuple[str, "_Counte
         content: IO[bytes] = gzip.GzipFile(fileobj=raw) if is_zipped else raw  # type: ignore[assignment]
         stream: Any = _Counted(content, budget)  # read() is all that tarfile needs
         with tarfile.open(fileobj=stream, mode="r|") as file:
-            for info in file:
-                budget.add_members(1)
-                _check_name(archive, info.name, is_plain=info.isfile() or info.isdir())
-                source = file.extractfile(info) if info.isfile() else None
-                if source is not None:
-                    # Already counted as part of the stream.
-                    yield info.name, _Counted(source, None)
+            yield file
+
+
+def _members(archive: Path, file: tarfile.TarFile, budget: "_Budget") -> Iterator[tarfile.TarInfo]:
+    for info in file:
+        budget.add_members(1)
+        _check_name(archive, info.name, is_plain=info.isfile() or info.isdir())
+        yield info
 
 
 class _Budget:
