@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -135,14 +134,14 @@ def serve(
         token=token,
         verify=verify,
         read_only=read_only,
-        limits=Limits(**_limits(limit or [], {each.name: each.default for each in fields(Limits)})),
+        limits=Limits(**_limits(limit or [], vars(Limits()))),
         ready=lambda url: echo(f"Serving {run} at {url}"),
     )
 
 
-def _limits(changes: Sequence[str], defaults: Mapping[str, float]) -> dict[str, float]:
+def _limits(changes: Sequence[str], defaults: Mapping[str, float]) -> dict[str, Any]:
     """Read limits of the form name=value; a limit that is a whole number stays one."""
-    limits: dict[str, float] = {}
+    limits: dict[str, Any] = {}
     for change in changes:
         name, _, value = (part.strip() for part in change.partition("="))
         if name not in defaults:
