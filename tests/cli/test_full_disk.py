@@ -20,7 +20,7 @@ import cascader.runs
 from transformers import BertModel, PreTrainedTokenizerFast  # loaded here, once, and not in every child
 import cascader.models.training as training
 from cascader.cli import main
-from cascader.models.training import Checkpoint
+from cascader.models.checkpoints import Checkpoint
 
 training._SECONDS_BETWEEN_CHECKPOINTS = 0
 training._SECONDS_TIMED = 0.02

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from cascader.errors import TrainingError
+from cascader.models.checkpoints import Checkpoint
 from cascader.models.history import Schedule
-from cascader.models.training import Checkpoint, train
+from cascader.models.training import train
 
 
 class Counting:

@@ -44,7 +44,7 @@ def read_model_json(folder: Path) -> ModelRecord:
 
 
 #: What Python, numpy, scipy and torch raise when tensors are missing, or of shapes that do not go together.
-_DAMAGE = (SettingsError, KeyError, IndexError, ValueError, TypeError, AttributeError, RuntimeError, OverflowError)
+DAMAGE = (SettingsError, KeyError, IndexError, ValueError, TypeError, AttributeError, RuntimeError, OverflowError)
 
 
 _LONGEST_REASON = 300
@@ -59,14 +59,17 @@ def naming_damage(folder: Path) -> Iterator[None]:
         if str(folder) in str(error):
             raise
         raise DataError(f"the model in {folder} cannot be used: {error}") from error
-    except _DAMAGE as error:
-        reason = (
-            f"there is no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:_LONGEST_REASON]
-        )
+    except DAMAGE as error:
         raise DataError(
-            f"the model in {folder} is damaged: {reason.removesuffix('.')}. Copy it again from where it came from, or "
-            "delete the folder and fit again."
+            f"the model in {folder} is damaged: {reason_of(error)}. Copy it again from where it came from, or delete "
+            "the folder and fit again."
         ) from error
+
+
+def reason_of(error: Exception) -> str:
+    """What one of these errors says, in a line without a full stop."""
+    said = f"there is no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:_LONGEST_REASON]
+    return said.removesuffix(".")
 
 
 def array_of(

@@ -1,9 +1,10 @@
 """How long to train, and how a training went."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any
+
+from cascader.records import Count, Seconds
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class Schedule:
 class PartialEpoch:
     """How far an epoch has come that is not complete."""
 
-    steps: int = 0
-    rows: int = 0
+    steps: Count = 0
+    rows: Count = 0
     loss: float = 0.0  # of all rows, summed up
 
     def after(self, loss: float, rows: int) -> "PartialEpoch":
@@ -46,14 +47,14 @@ class TrainingHistory:
     4
     """
 
-    epochs: int = 0  # trained so far, to their end
+    epochs: Count = 0  # trained so far, to their end
     losses: list[float] = field(default_factory=list)  # of each epoch
-    valid: dict[int, float] = field(default_factory=dict)  # the MRR on valid, by epoch
-    seconds: float = 0.0  # spent in the loop
-    preparing_seconds: float = 0.0  # spent before it, such as on reading texts, summed over all resumptions
-    validation_seconds: float = 0.0  # the last validation took
+    valid: dict[Count, float] = field(default_factory=dict)  # the MRR on valid, by epoch
+    seconds: Seconds = 0.0  # spent in the loop
+    preparing_seconds: Seconds = 0.0  # spent before it, such as on reading texts, summed over all resumptions
+    validation_seconds: Seconds = 0.0  # the last validation took
     partial: PartialEpoch | None = None  # the epoch that was interrupted or cut short after those
-    cut_at: float | None = None  # the time limit in seconds, if it is what ended the training
+    cut_at: Seconds | None = None  # the time limit in seconds, if it is what ended the training
     int8: Int8Check | None = None
 
     @property
@@ -87,14 +88,6 @@ class TrainingHistory:
     def as_dict(self) -> dict[str, Any]:
         """All fields, ready for JSON."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Self:
-        """The inverse of `as_dict`, also after a round trip through JSON, which turns epochs into strings."""
-        valid = {int(epoch): mrr for epoch, mrr in saved["valid"].items()}
-        int8 = None if saved["int8"] is None else Int8Check(**saved["int8"])
-        partial = None if saved["partial"] is None else PartialEpoch(**saved["partial"])
-        return cls(**{**saved, "valid": valid, "int8": int8, "partial": partial})
 
     def is_over(self, schedule: Schedule) -> bool:
         """Whether to stop: all epochs are done, valid has not improved for too long, or no time is left."""

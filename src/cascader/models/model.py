@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from cascader.durations import parse_duration
 from cascader.errors import DataError, NotFittedError
 from cascader.graph import Candidates, Entity, FloatArray, KnowledgeGraph, Queries
+from cascader.models.checkpoints import CHECKPOINT, Checkpoint
 from cascader.models.files import FORMAT, MODEL_JSON, MODEL_TENSORS, naming_damage, read_model_json
 from cascader.models.history import Schedule, TrainingHistory
 from cascader.models.settings import Settings
-from cascader.models.training import CHECKPOINT, Checkpoint, Trainable, TrainingCost, train
+from cascader.models.training import Trainable, TrainingCost, train
 from cascader.scoring.scorer import Scorer
 from cascader.storage import read_tensors, write_json, write_tensors
 

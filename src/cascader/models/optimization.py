@@ -135,9 +135,12 @@ class GradientTraining(ABC, Generic[BatchT]):
             self._restore_optimizer(optimizer_state)
 
     def _restore_optimizer(self, saved: Mapping[str, Tensor]) -> None:
+        parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
         states: dict[int, dict[str, Tensor]] = {}
         for name, value in saved.items():
             number, _, inner = name.partition(".")
+            if value.dim() and value.shape != parameters[int(number)].shape:
+                raise ValueError(f"optimizer/{name} has shape {tuple(value.shape)}, another than its parameter")
             states.setdefault(int(number), {})[inner] = value
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": states})
 

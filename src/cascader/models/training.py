@@ -3,67 +3,21 @@
 What a training will cost on the machine at hand is estimated from a few of its steps.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cascader.display import Advance, emit, progress
-from cascader.errors import DataError, TrainingError
+from cascader.errors import TrainingError
+from cascader.models.checkpoints import Checkpoint, CheckpointParts, check_fits
 from cascader.models.history import PartialEpoch, Schedule, TrainingHistory
-from cascader.storage import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-FORMAT = 2
-#: The name of the file in a model's folder.
-CHECKPOINT = "checkpoint.safetensors"
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A file to resume from; `identity` says which model, graph and settings it must have been made with."""
-
-    path: Path
-    identity: Mapping[str, Any]
-
-    def save(self, tensors: "Mapping[str, Tensor]", progress: Mapping[str, Any]) -> None:
-        """Write all tensors, and how far the training has come."""
-        header = {"format": FORMAT, "identity": self.identity, "progress": progress}
-        write_tensors(self.path, tensors, {"cascader": json.dumps(header, sort_keys=True)})
-
-    def load(self) -> "tuple[dict[str, Tensor], dict[str, Any]] | None":
-        """The tensors and the progress, or None if there is no checkpoint yet."""
-        if not self.path.exists():
-            return None
-        tensors, metadata = read_tensors(self.path)
-        try:
-            header = json.loads(metadata.get("cascader", "{}"))
-        except ValueError as error:
-            raise DataError(f"{self.path} is not a checkpoint: {error}. Delete it to start over.") from error
-        self._check(header)
-        return tensors, header["progress"]
-
-    def _check(self, header: Mapping[str, Any]) -> None:
-        if header.get("format") != FORMAT:
-            raise DataError(
-                f"{self.path} is a checkpoint of format {header.get('format')}, expected {FORMAT}. It was written by "
-                "another version of cascader: use that version, or delete the file to start over."
-            )
-        wanted, found = (json.loads(json.dumps(identity)) for identity in (self.identity, header["identity"]))
-        for key in sorted({*found, *wanted}):
-            if found.get(key) != wanted.get(key):
-                raise DataError(
-                    f"{self.path} was made with {key} {found.get(key)!r}, but now it is {wanted.get(key)!r}. Choose "
-                    "another folder, or delete the file to start over."
-                )
-
 
 #: Checkpoints are written at most this often, so that the disk does not slow down the training.
 _SECONDS_BETWEEN_CHECKPOINTS = 20.0
@@ -145,6 +99,7 @@ class _Loop:
     ) -> None:
         self._trainable, self._schedule, self._checkpoint, self._clock = trainable, schedule, checkpoint, clock
         self.history, self._best, self._epoch_state = _resume(trainable, checkpoint)
+        self._is_resumed = self.history.epochs > 0 or self.history.partial is not None
         self._now = self._saved_at = clock()
         self._wait = _SECONDS_BETWEEN_CHECKPOINTS
 
@@ -165,8 +120,7 @@ class _Loop:
     def _train_steps(self, advance: Advance) -> bool:
         history, count, note = self.history, self._trainable.step_count, _note(self.history, self._schedule)
         epoch, partial = history.epochs + 1, history.partial or PartialEpoch()
-        with closing(self._trainable.steps(epoch, partial.steps, self._epoch_state)) as steps:
-            self._epoch_state = None
+        with closing(self._steps(epoch, partial.steps)) as steps:
             for loss, rows in steps:
                 partial = history.partial = partial.after(loss, rows)
                 _check_finite(partial.loss, epoch, self._checkpoint)
@@ -180,6 +134,20 @@ class _Loop:
                 if self._is_time_to_save():
                     self._save(self._trainable.epoch_state())
         return True
+
+    def _steps(self, epoch: int, done: int) -> Generator[tuple[float, int], None, None]:
+        """The steps of an epoch; whether a training can go on from a checkpoint shows in its first one."""
+        with closing(self._trainable.steps(epoch, done, self._epoch_state)) as steps:
+            self._epoch_state = None
+            with self._naming_checkpoint():
+                first = next(steps, None)
+            if first is not None:
+                yield first
+                yield from steps
+
+    def _naming_checkpoint(self) -> AbstractContextManager[None]:
+        is_first, self._is_resumed = self._is_resumed, False
+        return self._checkpoint.naming_damage() if is_first and self._checkpoint else nullcontext()
 
     def finish(self) -> None:
         """Keep the best weights; if time was up, the last ones may be better than those that were validated."""
@@ -216,14 +184,10 @@ class _Loop:
         if self._checkpoint is None:
             return
         started = self._clock()
-        parts = {
-            "weights": self._trainable.weights(),
-            "optimizer": self._trainable.optimizer_state(),
-            "best": self._best or {},
-            "epoch": epoch_state or {},
-        }
-        tensors = {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
-        self._checkpoint.save(tensors, self.history.as_dict())
+        parts = CheckpointParts(
+            self._trainable.weights(), self._trainable.optimizer_state(), self._best or {}, dict(epoch_state or {})
+        )
+        self._checkpoint.save(parts.named(), self.history.as_dict())
         self._saved_at = self._clock()
         times = min(max(self._saved_at - started, 1.0), _MOST_TIMES_LESS_OFTEN)
         self._wait = times * _SECONDS_BETWEEN_CHECKPOINTS
@@ -234,15 +198,13 @@ def _resume(
 ) -> "tuple[TrainingHistory, dict[str, Tensor] | None, dict[str, Tensor] | None]":
     """The history, the best weights and, within an epoch, its state; the trainable gets its weights."""
     found = checkpoint.load() if checkpoint else None
-    if found is None:
+    if checkpoint is None or found is None:
         return TrainingHistory(), None, None
-    tensors, saved = found
-    parts: dict[str, dict[str, Tensor]] = {"weights": {}, "optimizer": {}, "best": {}, "epoch": {}}
-    for name, tensor in tensors.items():
-        part, _, inner = name.partition("/")
-        parts[part][inner] = tensor
-    trainable.load(parts["weights"], parts["optimizer"])
-    return TrainingHistory.from_dict(saved), parts["best"] or None, parts["epoch"] or None
+    parts, history = found
+    with checkpoint.naming_damage():
+        check_fits(parts, history, trainable.weights(), trainable.step_count)
+        trainable.load(parts.weights, parts.optimizer)
+    return history, parts.best or None, parts.epoch or None
 
 
 def _copy(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":

@@ -13,10 +13,10 @@ from cascader.datasets import Split, load_graph, save_graph
 from cascader.display import Event, Listener, log_to
 from cascader.errors import DataError, SettingsError, StorageError
 from cascader.graph import KnowledgeGraph
+from cascader.models.checkpoints import CHECKPOINT
 from cascader.models.device import using_device
 from cascader.models.model import Model
 from cascader.models.registry import load_model
-from cascader.models.training import CHECKPOINT
 from cascader.paths import check_regular
 from cascader.records import FileSum, check_sums, read_record, sums_of, write_record
 from cascader.runs.record import RunRecord, parts_of

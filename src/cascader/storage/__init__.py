@@ -27,6 +27,7 @@ from cascader.storage.files import (
 from cascader.storage.formats import (
     Array,
     CodedTexts,
+    json_value,
     parquet_columns,
     read_arrays,
     read_json,
@@ -57,6 +58,7 @@ __all__ = [
     "is_there",
     "is_url",
     "is_writable",
+    "json_value",
     "local_path",
     "locked",
     "parquet_columns",

@@ -32,8 +32,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; a number that neither a float nor 64 bits can hold is an error."""
     try:
-        text = regular(path).read_text(encoding="utf-8")
-        content = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
+        content = json_value(regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested too deeply
@@ -41,6 +40,11 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} contains a JSON {type(content).__name__}, expected an object.")
     return content
+
+
+def json_value(text: str) -> object:
+    """Parse JSON as `read_json` does; what is none is a ValueError or, if nested too deeply, a RecursionError."""
+    return json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
 
 
 def _no_number(text: str) -> float:

@@ -18,9 +18,9 @@ from cascader.errors import DataError, NotFittedError, SettingsError, TrainingEr
 from cascader.evaluation import evaluate
 from cascader.graph import Entity, KnowledgeGraph, Queries
 from cascader.models import Frequency, load_model
+from cascader.models.checkpoints import Checkpoint
 from cascader.models.embeddings import EMBEDDINGS, ComplEx, TransE
 from cascader.models.embeddings.training import EmbeddingTraining
-from cascader.models.training import Checkpoint
 from tests.models.test_training import Killed, until
 
 
@@ -241,7 +241,7 @@ class TestBadInput:
             ComplEx(dim=5, epochs=2).fit(toy, folder=tmp_path)
 
     def test_a_checkpoint_of_another_version_or_a_broken_one(self, toy, tmp_path, monkeypatch):
-        monkeypatch.setattr("cascader.models.training.FORMAT", 99)
+        monkeypatch.setattr("cascader.models.checkpoints.FORMAT", 99)
         ComplEx(dim=4, epochs=1).fit(toy, folder=tmp_path)
         monkeypatch.undo()
         with pytest.raises(

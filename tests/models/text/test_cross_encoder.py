@@ -12,13 +12,13 @@ from cascader.cascade import Cascade, TopK
 from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, Entity, KnowledgeGraph, Queries, Relation
 from cascader.models import Frequency
-from cascader.models.history import Int8Check
+from cascader.models.checkpoints import CHECKPOINT, Checkpoint
+from cascader.models.history import Int8Check, TrainingHistory
 from cascader.models.registry import load_model
 from cascader.models.text import CrossEncoder, PooledEncoder, pair_training
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.pairs import PairHead
 from cascader.models.text.precision import Int8Layers, UpperLayers, export_int8
-from cascader.models.training import CHECKPOINT, Checkpoint
 from tests.contracts import ModelContract
 from tests.models.embeddings.test_training import line
 
@@ -294,7 +294,7 @@ class TestBadInput:
 
     def test_a_checkpoint_from_then_is_refused_and_left_as_it_is(self, toy, three_layers, tmp_path):
         old = Checkpoint(tmp_path / CHECKPOINT, {"model": "cross", "split_layer": 5, "pretraining_epochs": 0})
-        old.save({"weights/x": torch.ones(2)}, {})
+        old.save({"weights/x": torch.ones(2)}, TrainingHistory().as_dict())
         before = (tmp_path / CHECKPOINT).read_bytes()
         with pytest.raises(DataError, match=r"checkpoint.safetensors was written when the pooled .* It is left as it"):
             CrossEncoder(base=three_layers, split_layer=1, rounds=1).fit(toy, folder=tmp_path)

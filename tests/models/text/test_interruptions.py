@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from cascader.graph import KnowledgeGraph
 from cascader.models import Frequency
+from cascader.models.checkpoints import Checkpoint
 from cascader.models.text import ContextEncoder, CrossEncoder, DualEncoder, LateInteraction, PooledEncoder
-from cascader.models.training import Checkpoint
 from tests.models.test_training import Killed, until
 
 ROOT = Path(__file__).parents[3]

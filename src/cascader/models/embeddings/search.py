@@ -9,10 +9,10 @@ from typing import Any
 from cascader.durations import parse_duration
 from cascader.errors import DataError, MissingExtraError, SettingsError, TrainingError
 from cascader.graph import KnowledgeGraph
+from cascader.models.checkpoints import CHECKPOINT
 from cascader.models.embeddings.embedding import Embedding
 from cascader.models.embeddings.interactions import EMBEDDINGS
 from cascader.models.settings import search_space
-from cascader.models.training import CHECKPOINT
 from cascader.records import Count, Seconds, Share, read_record, write_record
 from cascader.storage import read_json, remove
 

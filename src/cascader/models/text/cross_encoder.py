@@ -4,7 +4,6 @@ It reads each candidate together with its question, token by token, so it is onl
 earlier tiers leave (Section 3).
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from cascader.errors import DataError, SettingsError
 from cascader.graph import IntArray, KnowledgeGraph
+from cascader.models.checkpoints import Checkpoint
 from cascader.models.files import read_model_json
 from cascader.models.history import Int8Check
 from cascader.models.settings import Settings
@@ -32,9 +32,9 @@ from cascader.models.text.precision import (
 from cascader.models.text.settings import CrossObjective, CrossOptions, CrossSettings
 from cascader.models.text.split_encoder import token_batches
 from cascader.models.text.text_model import GraphTexts
-from cascader.models.training import Checkpoint, Trainable
+from cascader.models.training import Trainable
 from cascader.scoring.scorer import Scorer
-from cascader.storage import read_bytes, read_tensors, write_bytes
+from cascader.storage import read_bytes, write_bytes
 
 _PAIRS_TO_MEASURE = 192
 #: With one joint layer, [CLS] pools both texts; from two on, their tokens meet.
@@ -151,9 +151,8 @@ class CrossEncoder(PairModel):
 
     def _checkpoint(self, kg: KnowledgeGraph, folder: str | Path | None, earlier: Scorer | None) -> Checkpoint | None:
         checkpoint = super()._checkpoint(kg, folder, earlier)
-        if checkpoint is not None and checkpoint.path.exists():
-            header = json.loads(read_tensors(checkpoint.path)[1].get("cascader", "{}"))
-            _refuse_pooled(header.get("identity", {}), checkpoint.path)
+        if checkpoint is not None:
+            _refuse_pooled(checkpoint.saved_identity(), checkpoint.path)
         return checkpoint
 
     @classmethod
