@@ -12,6 +12,7 @@ import pytest
 import cascader
 from cascader.errors import DataError, SettingsError
 from cascader.graph import KnowledgeGraph
+from cascader.records import write_record
 from cascader.runs.planner import MeasuredCosts
 from cascader.runs.reproduction import reproduction_request
 from cascader.runs.reproduction_plan import Estimate, ReproductionPlan, plan_reproduction
@@ -313,6 +314,48 @@ def test_a_choice_that_was_changed_afterwards_is_refused(copied, reproduce, file
     path.write_text(path.read_text().replace('"top": 100', '"top": 5').replace('"valid_mrr": ', '"valid_mrr": 1'))
     with pytest.raises(DataError, match=r"choice\.json (is not as it was written|says what valid chose)"):
         reproduce(copied)
+
+
+def changed(path, change):
+    """Write a file anew, with a sum that is right: as a stranger would."""
+    saved = json.loads(path.read_text())
+    del saved["sha256"]
+    change(saved)
+    write_record(path, saved)
+
+
+ROW = "structure"
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "said"),
+    [
+        ("reproduction.json", lambda saved: saved.pop("command"), "has no command"),
+        ("reproduction.json", lambda saved: saved.update(request=[1]), "has request [1]; expected"),
+        ("reproduction.json", lambda saved: saved.update(plan=3), "has plan 3; expected"),
+        ("reproduction.json", lambda saved: saved.update(training_seconds="x"), "has training_seconds 'x'; expected"),
+        ("reproduction.json", lambda saved: saved.update(training_seconds=-1e9), "expected greater than or equal to 0"),
+        ("reproduction.json", lambda saved: saved.update(seconds=[1]), "has seconds [1]; expected"),
+        ("reproduction.json", lambda saved: saved.update(left_out={"a": {"status": "lost"}}), "has left_out.a.status"),
+        ("reproduction.json", lambda saved: saved["plan"]["rows"].update(a={"likely": 1}), "has no plan.rows.a.latest"),
+        ("choice.json", lambda saved: saved.update(rows=[1]), "has rows [1]; expected"),
+        ("choice.json", lambda saved: saved["rows"].update(a=saved["rows"][ROW]), "has a row 'a', which this"),
+        ("choice.json", lambda saved: saved["rows"][ROW].pop("tiers"), f"has no rows.{ROW}.tiers"),
+        ("choice.json", lambda saved: saved["rows"][ROW].update(tiers=["../../x"]), "'../../x'; expected a tier name"),
+        ("choice.json", lambda saved: saved["rows"][ROW].update(file=3), f"has rows.{ROW}.file 3; expected"),
+        ("choice.json", lambda saved: saved["rows"][ROW].update(file="../x.json"), "expected a file of a choice"),
+        ("choice.json", lambda saved: saved["rows"][ROW].update(file="a\0b"), "expected a file of a choice"),
+        ("choice.json", lambda saved: saved["rows"][ROW].update(file="parts/a"), "expected a file of a choice"),
+        ("choice.json", lambda saved: saved["rows"][ROW].update(sha256="x"), "expected a sha256"),
+    ],
+)
+def test_a_file_of_another_shape_is_refused_with_a_sentence(copied, reproduce, monkeypatch, file, change, said):
+    monkeypatch.setattr(Run, "evaluate", None)
+    changed(copied / file, change)
+    with pytest.raises(DataError) as refused:
+        reproduce(copied)
+    assert f"{file} has " in str(refused.value) and said in str(refused.value)
+    assert str(refused.value).endswith("Restore it, or reproduce again in another folder.")
 
 
 def test_a_graph_without_a_test_split_is_refused(tmp_path):

@@ -155,7 +155,7 @@ def reproduce_requested(request: ReproductionRequest, folder: RunFolder, engine:
         save_state(state, folder)
         state, plan, fit_plan = _planned(state, request, folder)
         if not plan.rows:
-            return _finish(state, plan, Choices({}), {}, folder, engine)
+            return _finish(state, plan, Choices(request.fit.kg.data_hash, {}), {}, folder, engine)
         fit_plan = _trained(fit_plan, request.fit, folder)
         run = load_run(folder.address)
         state = replace(state, training_seconds=sum(tier.actual_seconds or 0 for tier in fit_plan.tiers.values()))

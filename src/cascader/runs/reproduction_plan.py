@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 from cascader.display import emit
 from cascader.durations import format_duration
-from cascader.errors import DataError
 from cascader.graph import KnowledgeGraph
+from cascader.records import Seconds, TierName
 from cascader.runs.plan import HANDED_OUT, FitPlan, PlannedTier, likely_seconds
 from cascader.runs.planner import MeasuredCosts, split_budget
 from cascader.runs.request import FitRequest
@@ -31,8 +31,8 @@ Missing = Literal["OOT", "left out"]
 class Estimate:
     """How long something will take: most probably, and at most, in seconds."""
 
-    likely: float
-    latest: float
+    likely: Seconds
+    latest: Seconds
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class LeftOut:
 class ReproductionPlan:
     """What is trained and which rows are measured, with their times; rows go by their kind."""
 
-    tiers: Mapping[str, Estimate]
+    tiers: Mapping[TierName, Estimate]
     rows: Mapping[str, Estimate]
     tiers_left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     rows_left_out: Mapping[str, LeftOut] = field(default_factory=dict)
-    planning_seconds: float = 0.0
+    planning_seconds: Seconds = 0.0
 
     @property
     def total(self) -> Estimate:
@@ -62,25 +62,6 @@ class ReproductionPlan:
     def has_time(self, row: str, spent: float, budget: float) -> bool:
         """Whether there is still time for a row, or it takes hardly any."""
         return self.rows[row].likely <= max(budget - spent, _SMALL * budget)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> "ReproductionPlan":
-        """Rebuild it from `as_dict()`."""
-        try:
-            tiers, rows = ({k: Estimate(**v) for k, v in saved[part].items()} for part in ("tiers", "rows"))
-            without_tiers, without_rows = (
-                {name: LeftOut(**why) for name, why in saved[part].items()}
-                for part in ("tiers_left_out", "rows_left_out")
-            )
-            return cls(tiers, rows, without_tiers, without_rows, float(saved["planning_seconds"]))
-        except (TypeError, KeyError, AttributeError, ValueError) as error:
-            raise DataError(
-                f"reproduction.json has a plan that cannot be read: {error}. Delete the file to make a new plan."
-            ) from error
 
 
 def plan_reproduction(request: FitRequest, absent: Mapping[str, str]) -> tuple[ReproductionPlan, FitPlan]:

@@ -10,22 +10,26 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Ge, Len, Predicate
 
 from cascader.display import emit, html_table
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation import Evaluation
 from cascader.evaluation.comparison import published_mrr
 from cascader.evaluation.metrics import CONFIDENCE
+from cascader.records import Count, Name, Seconds, Sha256, TierName, is_tier_name, read_record, write_record
 from cascader.runs.folder import RunFolder
 from cascader.runs.measurement import SumWeights, choose
 from cascader.runs.reproduction_plan import LeftOut, ReproductionPlan, emit_left_out, out_of_time
 from cascader.runs.rows import ResolvedRow
 from cascader.runs.run import Run
 from cascader.scoring.engine import Engine
-from cascader.storage import read_json, sha256_of, write_json
+from cascader.storage import sha256_of
 
-FORMAT = 1
+FORMAT = 2
+_ADVICE = "Restore it, or reproduce again in another folder."
 _STATE, _CHOICE = "reproduction.json", "choice.json"
 _COLUMNS = ("row", "MRR", f"{CONFIDENCE:.0%} interval", "the paper's", "hits@1", "hits@3", "hits@10")
 
@@ -37,10 +41,10 @@ class ReproductionState:
     request: Mapping[str, Any]
     command: str
     plan: ReproductionPlan | None = None
-    training_seconds: float = 0.0
-    seconds: Mapping[str, float] = field(default_factory=dict)  # by step: choosing and measuring
+    training_seconds: Seconds = 0.0
+    seconds: Mapping[str, Seconds] = field(default_factory=dict)  # by step: choosing and measuring
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)  # rows that the plan had, by kind
-    reads: Mapping[str, int] = field(default_factory=dict)  # how often test was read for a row, by its name
+    test_reads: Mapping[str, Count] = field(default_factory=dict)  # how often test was read for a row, by its name
     rows: Sequence[Mapping[str, Any]] = ()
     is_finished: bool = False
 
@@ -56,7 +60,7 @@ class ReproductionState:
 
     def with_read(self, row: str) -> "ReproductionState":
         """Return the state in which test is read for a row, once more if it was interrupted before."""
-        return replace(self, reads={**self.reads, row: self.reads.get(row, 0) + 1})
+        return replace(self, test_reads={**self.test_reads, row: self.test_reads.get(row, 0) + 1})
 
     def without(self, row: str, why: LeftOut) -> "ReproductionState":
         """Return the state without a row that was planned."""
@@ -65,21 +69,7 @@ class ReproductionState:
 
 def save_state(state: ReproductionState, folder: RunFolder) -> None:
     """Write `reproduction.json`."""
-    write_json(
-        folder.path / _STATE,
-        {
-            "format": FORMAT,
-            "command": state.command,
-            "request": dict(state.request),
-            "plan": None if state.plan is None else state.plan.as_dict(),
-            "training_seconds": state.training_seconds,
-            "seconds": dict(state.seconds),
-            "left_out": {name: vars(why) for name, why in state.left_out.items()},
-            "test_reads": dict(state.reads),
-            "rows": list(state.rows),
-            "is_finished": state.is_finished,
-        },
-    )
+    write_record(folder.path / _STATE, {"format": FORMAT, **asdict(state)})
 
 
 def load_state(folder: RunFolder, request: Mapping[str, Any]) -> ReproductionState | None:
@@ -91,24 +81,9 @@ def load_state(folder: RunFolder, request: Mapping[str, Any]) -> ReproductionSta
     if not path.exists():
         _check_empty(folder)
         return None
-    saved = read_json(path)
-    if saved.get("format") != FORMAT:
-        raise DataError(
-            f"{path} has format {saved.get('format')!r}, expected {FORMAT}: another version of cascader wrote it. "
-            "Choose another folder with --out."
-        )
+    saved = read_record(path, ReproductionState, FORMAT, _ADVICE)
     _check_same(folder, saved, request)
-    return ReproductionState(
-        request=request,
-        command=saved["command"],
-        plan=None if saved["plan"] is None else ReproductionPlan.from_dict(saved["plan"]),
-        training_seconds=saved["training_seconds"],
-        seconds=saved["seconds"],
-        left_out={name: LeftOut(**why) for name, why in saved["left_out"].items()},
-        reads=saved["test_reads"],
-        rows=saved["rows"],
-        is_finished=saved["is_finished"],
-    )
+    return replace(saved, request=request)
 
 
 def _check_empty(folder: RunFolder) -> None:
@@ -124,14 +99,14 @@ def _check_empty(folder: RunFolder) -> None:
         )
 
 
-def _check_same(folder: RunFolder, saved: Mapping[str, Any], request: Mapping[str, Any]) -> None:
-    before = saved.get("request") or {}
+def _check_same(folder: RunFolder, saved: ReproductionState, request: Mapping[str, Any]) -> None:
+    before = saved.request
     for name, wanted in sorted(request.items(), key=lambda item: isinstance(item[1], dict)):  # those above all first
         if before.get(name) != wanted:
             change = _difference(name, before.get(name), wanted)
             raise SettingsError(
                 f"{folder.address} holds another reproduction: it was started with {change}. Choose another folder "
-                f"with --out, or go on with the one there: {saved.get('command')}"
+                f"with --out, or go on with the one there: {saved.command}"
             )
 
 
@@ -144,24 +119,40 @@ def _difference(name: str, before: object, wanted: object) -> str:
     return f"{name} {before!r}, while this one has {wanted!r}"
 
 
+def is_file_of_a_choice(name: str) -> bool:
+    """Whether a file of a run can hold how tiers are weighed: `tuning.json`, or one of a part of the run.
+
+    >>> is_file_of_a_choice("parts/kge+dual/alpha.json"), is_file_of_a_choice("../tuning.json")
+    (True, False)
+    """
+    if name == "tuning.json":
+        return True
+    parts, _, rest = name.removesuffix(".json").partition("/")
+    tiers, *inner = rest.split("/")
+    words = (*tiers.split("+"), *inner)
+    return parts == "parts" and name.endswith(".json") and len(inner) in (1, 2) and all(map(is_tier_name, words))
+
+
 @dataclass(frozen=True)
 class RowChoice:
     """How a row is weighed: by which tiers, in which way, and by which file of the run's folder."""
 
-    kind: str
-    tiers: tuple[str, ...]
+    kind: Name
+    tiers: Annotated[tuple[TierName, ...], Len(min_length=1)]
     weights: SumWeights
-    top: int
-    file: str | None  # the weights that valid chose, or the result of tuning; None: one tier has nothing to weigh
-    sha256: str | None  # of that file
-    inputs: str  # one sha256 of the models, the graph and the choice
+    top: Annotated[int, Ge(1)]
+    #: The weights that valid chose, or the result of tuning; None: one tier has nothing to weigh.
+    file: Annotated[str, Predicate(is_file_of_a_choice)] | None
+    sha256: Sha256 | None  # of that file
+    inputs: Sha256  # one sha256 of the models, the graph and the choice
 
 
 @dataclass(frozen=True)
 class Choices:
     """The choices of all rows, by name."""
 
-    rows: Mapping[str, RowChoice]
+    data_hash: str
+    rows: Mapping[Name, RowChoice]
 
 
 def choose_rows(
@@ -175,7 +166,7 @@ def choose_rows(
     """Let valid choose for every row that there is time for, and write the choices down; once written, they stay."""
     path = run.folder.path / _CHOICE
     if path.exists():
-        return state, _load_choices(path, run)
+        return state, _load_choices(path, run, rows)
     found: dict[str, RowChoice] = {}
     for each in rows:
         if not plan.has_time(each.row.kind, state.spent, budget):
@@ -185,9 +176,9 @@ def choose_rows(
         found[each.name] = _chosen(run, each, engine)
         state = state.with_seconds(f"choose {each.name}", time.monotonic() - started)
         save_state(state, run.folder)
-    choices = Choices(found)
+    choices = Choices(run.kg.data_hash, found)
     save_state(state, run.folder)
-    write_json(path, _as_dict(choices, run))
+    write_record(path, {"format": FORMAT, **asdict(choices)})
     emit("chosen", f"What valid chose is written to {path}; from now on, test is read, once for each row.")
     return state, choices
 
@@ -212,29 +203,20 @@ def _sha256_of(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _as_dict(choices: Choices, run: Run) -> dict[str, Any]:
-    rows = {name: asdict(choice) for name, choice in choices.rows.items()}
-    rows = {name: {**row, "tiers": list(row["tiers"])} for name, row in rows.items()}
-    content = {"format": FORMAT, "data_hash": run.kg.data_hash, "rows": rows}
-    return {**content, "sha256": _sha256_of(content)}
-
-
-def _load_choices(path: Path, run: Run) -> Choices:
+def _load_choices(path: Path, run: Run, rows: Sequence[ResolvedRow]) -> Choices:
     """Load the choices, which must be those that were written, of the same models and files."""
-    saved = read_json(path)
-    digest = saved.pop("sha256", None)
-    if saved.get("format") != FORMAT or digest != _sha256_of(saved):
-        raise DataError(f"{path} is not as it was written. Restore it, or reproduce again in another folder.")
-    rows = {name: RowChoice(**{**row, "tiers": tuple(row["tiers"])}) for name, row in saved["rows"].items()}
-    for name, row in rows.items():
+    choices, kinds = read_record(path, Choices, FORMAT, _ADVICE), {each.name: each.row.kind for each in rows}
+    for name, row in choices.rows.items():
+        if kinds.get(name) != row.kind:
+            raise DataError(f"{path} has a row {name[:100]!r}, which this reproduction has not. {_ADVICE}")
         file = None if row.file is None else run.folder.path / row.file
-        now = None if file is None or not file.exists() else sha256_of(file)
+        now = None if file is None or not file.is_file() else sha256_of(file)
         if now != row.sha256 or _inputs(run, row.tiers, row.weights, row.top, now) != row.inputs:
             raise DataError(
                 f"{path} says what valid chose for {name}, but {row.file or 'its models'} changed afterwards. Restore "
                 "the files, or reproduce again in another folder."
             )
-    return Choices(rows)
+    return choices
 
 
 @dataclass(frozen=True, eq=False)
