@@ -38,6 +38,27 @@ def test_a_repeated_id_is_an_error():
         KnowledgeGraph("g", (Entity("a", "x"), Entity("a", "y")), (), np.empty(0), np.empty(0), np.empty(0))
 
 
+@pytest.mark.parametrize(
+    ("triple", "said"),
+    [
+        (("a", "r", ""), "entity 1 has the id '', expected some text"),
+        (("a", " ", "b"), "relation 0 has the id '', expected some text"),
+        (("a", "r\0", "b"), r"relation 0, 'r\x00', has a NUL character in 'r\x00', expected text. Remove it."),
+        (("a", "r", "b\0c"), r"entity 1, 'b\x00c', has a NUL character in 'b\x00c', expected text. Remove it."),
+    ],
+)
+def test_an_id_that_no_file_can_hold_is_refused_where_it_enters(triple, said):
+    with pytest.raises(DataError) as refused:
+        KnowledgeGraph.from_triples([triple])
+    assert said in str(refused.value)
+
+
+def test_a_text_with_a_nul_character_is_refused_with_the_entity_that_has_it():
+    entities = Entity("a", "a"), Entity("b", "b", "a letter\0")
+    with pytest.raises(DataError, match=r"entity 1, 'b', has a NUL character in 'a letter\\x00'"):
+        KnowledgeGraph("g", entities, (Relation("r", "r"),), np.array([[0, 0, 1]]), [], [])
+
+
 def test_the_data_hash_changes_with_any_text_or_triple(toy):
     renamed = KnowledgeGraph(
         toy.name, (Entity("aspirin", "Aspirin"), *toy.entities[1:]), toy.relations, toy.train, toy.valid, toy.test

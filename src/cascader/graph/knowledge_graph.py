@@ -71,8 +71,9 @@ class KnowledgeGraph:
             triples = frozen_triples(getattr(self, split))
             object.__setattr__(self, split, triples)
             self._check_indices(split, triples)
-        _check_unique("entity", [entity.id for entity in self.entities])
-        _check_unique("relation", [relation.id for relation in self.relations])
+        for kind, named in (("entity", self.entities), ("relation", self.relations)):
+            _check_texts(kind, named)
+            _check_unique(kind, [each.id for each in named])
         self._check_no_overlap()
 
     @classmethod
@@ -229,6 +230,18 @@ class KnowledgeGraph:
                     f"{self.entities[head].id} {self.relations[relation].id} {self.entities[tail].id}. "
                     "Remove them from one of the two: a model must not be tested on triples it was trained on."
                 )
+
+
+def _check_texts(kind: str, named: Sequence[Entity] | Sequence[Relation]) -> None:
+    """Refuse what no file of a run could hold, where the caller can still tell whence it comes."""
+    for place, each in enumerate(named):
+        if not each.id.strip():
+            raise DataError(f"{kind} {place} has the id {each.id!r}, expected some text. Name it, or leave it out.")
+        if "\0" in "".join(each):
+            found = next(text for text in each if "\0" in text)
+            raise DataError(
+                f"{kind} {place}, {each.id[:100]!r}, has a NUL character in {found[:100]!r}, expected text. Remove it."
+            )
 
 
 def _check_unique(kind: str, ids: list[str]) -> None:
