@@ -111,11 +111,16 @@ def _is_shard_name(name: str) -> bool:
     return re.fullmatch(r"[0-9]{5,9}/[0-9]{5,9}\.safetensors", name) is not None
 
 
+def _is_name_of_digits(name: str) -> bool:
+    """Whether a job can have this name, which is also that of its folder: digits from 0 to 9, no other script's."""
+    return re.fullmatch("[0-9]+", name) is not None
+
+
 @dataclass
 class _Job:
     """Pairs that were requested together; while a job is open, its finished shards wait for the others."""
 
-    name: Annotated[str, Predicate(str.isdecimal)]
+    name: Annotated[str, Predicate(_is_name_of_digits)]
     asked: Sha256  # the sha256 of the pairs and how they are cut
     is_open: bool = True
     # The sha256 of each finished one, by file name.
