@@ -16,7 +16,8 @@ from cascader.report.inputs import ReportInputs
 from cascader.report.sections import SECTIONS
 from cascader.report.sections.diversity import _curve
 from cascader.report.sections.reliability import _by_chance
-from cascader.report.sections.weights import _by_rank, _margin
+from cascader.report.sections.results import main_table_section
+from cascader.report.sections.weights import _by_rank, _margin, weights_section
 from cascader.tuning import TuningResult, tune
 
 
@@ -121,6 +122,23 @@ def test_other_weights_give_what_a_cascade_with_them_gives(analyses, material, n
     found = analyses["weights"]
     figure = mean_reciprocal_rank(changed, whole.queries, whole.filter)
     assert found["rows"][found["best"]][name] == pytest.approx(figure, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("equal", "beside"), [(0.4, "0.1000 lower"), (0.6, "0.1000 higher"), (0.5, "the same"), (0.50004, "the same")]
+)
+def test_other_weights_are_said_to_be_lower_higher_or_the_same(analyses, equal, beside):
+    numbers = analyses["weights"]
+    best = {**numbers["rows"][numbers["best"]], "tuned": 0.5, "equal": equal}
+    (text,) = weights_section({**numbers, "rows": [best], "best": 0}).text
+    assert f"is 0.5000 with the tuned alpha, {equal:.4f} ({beside}) if both count the same" in text
+
+
+def test_the_papers_figures_are_a_column_only_for_graphs_that_it_has(analyses):
+    numbers = analyses["main_table"]
+    published = {**numbers, "rows": [{**row, "published_mrr": 0.4646} for row in numbers["rows"]]}
+    columns = [main_table_section(each).tables[0].columns for each in (numbers, published)]
+    assert ["the paper's" in each for each in columns] == [False, True]
 
 
 def test_a_margin_is_the_golds_score_less_the_mean_of_the_wrong_candidates():

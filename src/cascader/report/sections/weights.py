@@ -85,8 +85,9 @@ def weights_section(numbers: Numbers) -> Section:
 
 def _beside(row: Numbers, name: str) -> str:
     """The MRR of another choice of weights, and how far it is above or below the tuned one's."""
-    difference = row[name] - row["tuned"]
-    return f"{mrr_text(row[name])} ({abs(difference):.4f} {'higher' if difference > 0 else 'lower'})"
+    difference = round(row[name], 4) - round(row["tuned"], 4)  # of the figures that are shown
+    beside = f"{abs(difference):.4f} {'higher' if difference > 0 else 'lower'}" if difference else "the same"
+    return f"{mrr_text(row[name])} ({beside})"
 
 
 WEIGHTS = Part("weights", "With and without reweighting", weights_numbers, weights_section)
