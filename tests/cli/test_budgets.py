@@ -67,6 +67,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(run, bare, tmp_path):
     assert (code, (tmp_path / "run").exists()) == (0, False)
     for words in (
         "The plan for bare:",
+        "likely",
         "at the latest",
         "complex   quick",
         "rules     quick",
