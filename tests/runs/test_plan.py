@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
+from cascader.display import listening
 from cascader.errors import DataError
 from cascader.records import write_record
-from cascader.runs.plan import FitPlan, PlannedTier, load_plan, save_plan
+from cascader.runs.plan import FitPlan, PlannedTier, emit_actual, load_plan, save_plan
 
 ASKED = {"preset": None, "budget": 60.0}
 
@@ -36,6 +38,29 @@ def test_without_a_budget_there_is_no_limit():
 def test_no_more_is_predicted_than_the_shares_allow():
     assert plan().seconds == 35.0
     assert plan(share=None).seconds == 95.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "took", "sentence"),
+    [
+        ((0.2, 0.4, 0.1), 2.4, "Took 3 s: tuning and calibration 1 s."),
+        (
+            (1.2, 1.2, 1.2),
+            8.0,
+            "Took 8 s: kge 1 s, dual 1 s, cross 1 s, tuning and calibration 1 s, loading and planning 2 s.",
+        ),
+        ((0.1, 0.1, 0.1), 0.6, "Took 1 s."),
+    ],
+)
+def test_the_parts_of_what_it_took_do_not_add_up_to_more_than_the_whole(seconds, took, sentence):
+    tuning = 1.5 if took > 1 else 0.1
+    done = replace(plan(), tuning_seconds=None, actual_tuning_seconds=tuning)
+    for tier, spent in zip(("kge", "dual", "cross"), seconds, strict=True):
+        done = done.with_actual(tier, spent)
+    heard = []
+    with listening(heard.append):
+        emit_actual(done, took)
+    assert heard[0].text == sentence
 
 
 def test_a_plan_is_read_back_by_the_same_command_only(tmp_path):

@@ -338,9 +338,13 @@ def emit_actual(plan: FitPlan, seconds: float) -> None:
         return
     parts = {tier: each.actual_seconds or 0.0 for tier, each in plan.tiers.items()}
     parts["tuning and calibration"] = plan.actual_tuning_seconds or 0.0
-    rest = seconds - sum(parts.values())
-    parts |= {"loading and planning": rest} if rest >= 1 else {}
-    spent = ", ".join(f"{name} {format_duration(took)}" for name, took in parts.items())
+    parts["loading and planning"] = seconds - sum(parts.values())
+    # Rounded down, and without those below a second: rounded up like the whole, they would add up to more than it.
+    spent = ", ".join(f"{name} {format_duration(int(took))}" for name, took in parts.items() if took >= 1)
     foretold = f"{format_duration(plan.likely)} was likely, {format_duration(plan.seconds)} the latest"
     estimate = f"; {foretold}" if plan.is_measured else ""
-    emit("finished", f"Took {format_duration(seconds)}: {spent}{estimate}.", values={"seconds": round(seconds, 3)})
+    emit(
+        "finished",
+        f"Took {format_duration(seconds)}{f': {spent}' if spent else ''}{estimate}.",
+        values={"seconds": round(seconds, 3)},
+    )
