@@ -13,6 +13,7 @@ import pandas
 import pytest
 
 import cascader
+from cascader.runs import LabelGain
 from cascader.storage import read_parquet
 from tests.cli.conftest import call_once, setting_options
 
@@ -182,6 +183,11 @@ class TestLabels:
         assert "Verdicts have also learned from 17 labels." in run("classify", labelled, tmp_path / "t.tsv")[1]
         (labelled / "labels.json").unlink()
         assert "learned from, too" not in run("classify", labelled, tmp_path / "t.tsv")[1]
+
+    @pytest.mark.parametrize(("after", "is_said"), [(0.6, True), (0.7, False), (0.8, False)])
+    def test_labels_that_do_not_help_are_said_to_do_so(self, after, is_said):
+        said = "The labels do not help; delete labels.json to judge without them."
+        assert (said in LabelGain(labels=40, before=0.7, after=after).in_words()) == is_said
 
     def test_in_python_and_with_a_header(self, run, labelled, tmp_path):
         rows = [(h, r, t, label) for h, r, t, label in (row.split("\t") for row in self.ROWS)]

@@ -52,10 +52,11 @@ class LabelGain:
     after: Share  # by what valid and the labels of the other folds have taught
 
     def in_words(self) -> str:
-        """Describe the gain in one sentence."""
+        """Describe the gain in one sentence, or in two if there is none but a loss."""
+        lost = " The labels do not help; delete labels.json to judge without them." if self.after < self.before else ""
         return (
             f"Of {counted(self.labels, 'label')}, {100 * self.before:.1f} % were judged right before, and "
-            f"{100 * self.after:.1f} % when the others had been learned from."
+            f"{100 * self.after:.1f} % when the others had been learned from.{lost}"
         )
 
 
