@@ -1,6 +1,7 @@
 """Why an answer stands where it does: rules, similar entities, texts, rivals, and the ranks."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from cascader.models.plausibility import Plausibility
 from cascader.models.rules import Rules
 from cascader.models.similarity import Similarity
 from cascader.models.text import DualEncoder
-from cascader.runs import Predictor, for_new_entities, parse_entity
+from cascader.runs import Predictor, TierReason, for_new_entities, parse_entity
 from cascader.scoring import Reason
 
 EVIL = "capital <script>alert(1)</script>\nof [bold]evil"
@@ -157,6 +158,17 @@ def test_a_notebook_shows_a_reason_for_each_answer_and_no_markup_of_the_graph(fo
     assert "<script>" not in shown
     assert "lies in" in found[0].brief_reason()
     assert len(found[0].brief_reason()) <= 100
+
+
+def test_the_brief_reason_is_the_first_of_a_tier_that_counts(found):
+    idle, against, counting = (
+        TierReason("rules", "an idle rule", share=0.0),
+        TierReason("plausibility", "too many capitals", speaks_for=False, share=0.4),
+        TierReason("similarity", "a similar land", share=0.6),
+    )
+    told = replace(found[0], explain=lambda: (idle, against, counting))
+    assert told.brief_reason() == "a similar land"
+    assert replace(told, explain=lambda: (idle,)).brief_reason() == ""
 
 
 def test_equal_answers_are_equal_whoever_explains_them(kg, tiers):

@@ -80,8 +80,8 @@ class Prediction:
         }
 
     def brief_reason(self) -> str:
-        """Return the first thing that speaks for it in a few words; empty if nothing is known but scores."""
-        text = next((reason.text for reason in self.reasons if reason.speaks_for), "")
+        """Return the first thing that speaks for it in a few words; empty if no tier that counts says anything."""
+        text = next((reason.text for reason in self.reasons if reason.speaks_for and reason.share > 0), "")
         if len(text) > _BRIEF:
             text = text.partition(" (")[0]  # how often a rule holds, which is the longer part
         return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1].rstrip()}…"
