@@ -6,16 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import cascader
 from cascader.errors import DataError, SettingsError, StorageError, UnknownNameError
+from cascader.models.optimization import hard_negatives
 from cascader.models.plausibility import Plausibility
 from cascader.models.rules import Rules
 from cascader.models.similarity import Similarity
-from cascader.runs import WorkList
+from cascader.runs import Decision, Decisions, WorkList
 
 TIERS = {"plausibility": Plausibility, "rules": Rules, "similarity": Similarity}
 
@@ -289,6 +291,90 @@ def test_what_was_said_to_be_kept_survives_a_kill(run):
     assert kept[: len(told)] == [f"d{int(i)}" for i in told]
     run.review.accept("d2", "treats", "x5", reviewer="ann")
     assert len(cascader.load_run(run.folder.path).review.decisions.gone) >= 1  # d99 and the like
+
+
+# A run that has learned from decisions.
+
+
+def decided(run, accepted, rejected):
+    """Accept the first links that a run proposes, and reject the next ones."""
+    links = [link.triple for link in run.review.links()]
+    run.review.decide([(link, "accepted") for link in links[:accepted]], "ann")
+    run.review.decide([(link, "rejected") for link in links[accepted : accepted + rejected]], "ann")
+    return links[: accepted + rejected]
+
+
+def updated(run, folder):
+    return cascader.fit(drugs(), folder, tiers="plausibility,rules", update=run.folder.path)
+
+
+def labels(run):
+    """What its verdicts have learned from."""
+    return run.with_threshold(run.predictor()).calibration.verdicts.labels
+
+
+def test_verdicts_of_an_updated_run_learn_from_accepted_and_rejected_links(run, tmp_path):
+    links = decided(run, accepted=5, rejected=6)
+    heard = []
+    with cascader.display.listening(heard.append):
+        again = updated(run, tmp_path / "again")
+    (lesson,) = (event.text for event in heard if event.kind == "decisions")
+    assert lesson == (
+        "Learning from decisions: 5 links accepted, in train; 6 links rejected, as negatives. "
+        "Verdicts learn from them, too."
+    )
+    assert labels(again) == 11
+    kept = json.loads((again.folder.path / "labels.json").read_text())["labels"]
+    assert {tuple(link): is_true for *link, is_true in kept} == {link: i < 5 for i, link in enumerate(links)}
+    assert labels(run) == 0
+
+
+@pytest.mark.parametrize(("accepted", "rejected"), [(5, 4), (9, 2)])
+def test_verdicts_do_not_learn_from_too_few_decisions(run, tmp_path, accepted, rejected):
+    decided(run, accepted, rejected)
+    assert labels(updated(run, tmp_path / "again")) == 0
+
+
+def test_labels_of_the_user_are_not_replaced_by_decisions(run, tmp_path):
+    decided(run, accepted=5, rejected=6)
+    again = updated(run, tmp_path / "again")
+    again.calibrate([(f"d{a}", "treats", f"x{b}", (a * b) % 3 != 1) for a in range(5) for b in range(3)])
+    assert labels(updated(run, tmp_path / "again")) == 15
+
+
+def test_a_link_of_valid_is_no_label_and_neither_is_a_rejected_fact(run):
+    kg = drugs()
+    valid, train = (kg.entities[kg.split(split)[0, 0]].id for split in ("valid", "train"))
+    log = [(kg.valid[0], "accepted", valid), (kg.train[0], "rejected", train)]
+    made = [
+        Decision(head, "treats", kg.entities[row[2]].id, outcome, "ann", "2026-11-18T09:30:00+00:00", "0" * 64)
+        for row, outcome, head in log
+    ]
+    assert len(Decisions(made, kg).as_labels(kg)) == 0
+
+
+def test_a_language_tier_is_given_rejected_links_as_negatives(run, tmp_path, tiny_model, monkeypatch):
+    run.review.reject("d2", "treats", "x5", reviewer="ann")
+    kg = drugs()
+    kg = replace(kg, entities=tuple(each._replace(description=f"a text of {each.id}") for each in kg.entities))
+    given = {}
+
+    def watched(earlier, questions, known, count):
+        found = hard_negatives(earlier, questions, known, count)
+        given.update(
+            {
+                (int(a), bool(t)): ids.tolist()
+                for a, t, ids in zip(questions.anchors, questions.predicts_tail, found, strict=True)
+            }
+        )
+        return found
+
+    monkeypatch.setattr("cascader.models.text.towers.hard_negatives", watched)
+    settings = {"dual": {"base": tiny_model, "epochs": 1, "hard_negatives": 2}}
+    cascader.fit(kg, tmp_path / "again", tiers="rules,dual", settings=settings, update=run.folder.path)
+    drug, disease = kg.entity_index("d2"), kg.entity_index("x5")
+    assert given[drug, True][0] == disease
+    assert given[disease, False][0] == drug
 
 
 # A run that was fitted again.

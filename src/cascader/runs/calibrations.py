@@ -13,6 +13,7 @@ from cascader.errors import DataError, StorageError
 from cascader.graph import KnowledgeGraph, Triples
 from cascader.models.model import Model
 from cascader.records import Count, Share, naming, read_record, write_record
+from cascader.runs.decisions import Decisions
 from cascader.runs.folder import RunFolder
 from cascader.runs.predictor import Predictor, label_examples, valid_examples, with_threshold
 from cascader.tuning import split_valid
@@ -37,6 +38,7 @@ _FEWEST_LABELS, _FEWEST_OF_EACH = 10, 3
 @dataclass(frozen=True)
 class _SavedLabels:
     labels: tuple[tuple[str, str, str, bool], ...]  # triples by id, and whether they are true
+    are_decisions: bool = False  # made from accepted and rejected links, not given by the user
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Calibrations:
         examples = valid_examples(predictor, self._read(predictor.cascade), labels)
         learner = predictor.witnesses().learner
         before, after = learner.label_accuracies(examples, label_examples(predictor, labels))
-        self._keep_labels(labels)
+        _keep_labels(labels, self.folder, self.kg)
         self.with_threshold(predictor)
         return LabelGain(len(labels), before, after)
 
@@ -125,14 +127,6 @@ class Calibrations:
             ]
         is_true = np.array([is_true for *_, is_true in rows], dtype=bool)
         return Labels(np.array(indices, dtype=np.int32).reshape(-1, 3), is_true)
-
-    def _keep_labels(self, labels: Labels) -> None:
-        kg = self.kg
-        rows = [
-            [kg.entities[h].id, kg.relations[r].id, kg.entities[t].id, is_true]
-            for (h, r, t), is_true in zip(labels.triples.tolist(), labels.is_true.tolist(), strict=True)
-        ]
-        write_record(self.folder.path / LABELS, {"format": _FORMAT, "labels": rows})
 
     # What a calibration is for.
 
@@ -157,6 +151,30 @@ class Calibrations:
         """The triples of valid for which tuning has already read pairs, if this cascade reads any; None: all."""
         reads = any(tier.reads_pairs for tier in cascade.tiers)
         return np.concatenate(split_valid(self.kg, seed=0)) if reads else None
+
+
+def keep_decisions(decisions: Decisions, folder: RunFolder, kg: KnowledgeGraph) -> bool:
+    """Let verdicts learn from accepted and rejected links, and return whether they do.
+
+    They do not if there are too few of either, or if the run has labels that its user has given.
+    """
+    path, labels = folder.path / LABELS, decisions.as_labels(kg)
+    if path.exists() and not read_record(path, _SavedLabels, _FORMAT, _ADVICE).are_decisions:
+        return False
+    try:
+        check_labels(labels)
+    except DataError:
+        return False
+    _keep_labels(labels, folder, kg, are_decisions=True)
+    return True
+
+
+def _keep_labels(labels: Labels, folder: RunFolder, kg: KnowledgeGraph, *, are_decisions: bool = False) -> None:
+    rows = [
+        [kg.entities[h].id, kg.relations[r].id, kg.entities[t].id, is_true]
+        for (h, r, t), is_true in zip(labels.triples.tolist(), labels.is_true.tolist(), strict=True)
+    ]
+    write_record(folder.path / LABELS, {"format": _FORMAT, "labels": rows, "are_decisions": are_decisions})
 
 
 def check_labels(labels: Labels) -> None:

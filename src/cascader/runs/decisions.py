@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from cascader.errors import DataError, SettingsError
-from cascader.graph import KnowledgeGraph, Triples
-from cascader.graph.arrays import triple_keys
+from cascader.graph import BoolArray, KnowledgeGraph, Triples
+from cascader.graph.arrays import is_among, triple_keys
 from cascader.records import Name, Sha256, append_records, read_records
+from cascader.tuning.witnesses import Labels
 from cascader.wording import counted
 
 #: A skipped link is shown to others, and to the same reviewer on request; an undone decision is none.
@@ -131,9 +132,19 @@ class Decisions(Sequence[Decision]):
     def with_accepted(self, kg: KnowledgeGraph) -> KnowledgeGraph:
         """Return the graph with the accepted links in train; those that it has in any split stay where they are."""
         accepted = indices_of([decision.triple for decision in self.accepted], kg)
-        sizes = len(kg.entities), len(kg.relations)
-        new = accepted[~np.isin(triple_keys(accepted, *sizes), triple_keys(kg.triples(), *sizes))]
+        new = accepted[~among_triples(accepted, kg.triples(), kg)]
         return replace(kg, train=np.concatenate([kg.train, new])) if len(new) else kg
+
+    def as_labels(self, kg: KnowledgeGraph) -> Labels:
+        """Return accepted and rejected links as labelled triples of a graph, which must not contradict them.
+
+        Those of valid and test are left out: verdicts are measured on the one, and the other is not to be learned from.
+        """
+        accepted, rejected = (indices_of([each.triple for each in some], kg) for some in (self.accepted, self.rejected))
+        accepted = accepted[~among_triples(accepted, np.concatenate([kg.valid, kg.test]), kg)]
+        rejected = rejected[~among_triples(rejected, kg.triples(), kg)]
+        is_true = np.repeat([True, False], [len(accepted), len(rejected)])
+        return Labels(np.concatenate([accepted, rejected]), is_true)
 
     def as_lesson(self) -> str:
         """Return a sentence on what a fit learns from them."""
@@ -164,6 +175,12 @@ def indices_of(links: Sequence[Ids], kg: KnowledgeGraph) -> Triples:
     """Return links, by ids that the graph has, as indices; shape (links, 3)."""
     rows = [(kg.entity_index(h), kg.relation_index(r), kg.entity_index(t)) for h, r, t in links]
     return np.array(rows, dtype=np.int32).reshape(-1, 3)
+
+
+def among_triples(triples: Triples, others: Triples, kg: KnowledgeGraph) -> BoolArray:
+    """Return whether each triple is one of the others; shape (triples,)."""
+    keys, other_keys = (triple_keys(some, len(kg.entities), len(kg.relations)) for some in (triples, others))
+    return is_among(keys, other_keys)
 
 
 def log_path(folder: Path) -> Path:

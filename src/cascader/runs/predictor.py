@@ -21,7 +21,7 @@ from cascader.graph import (
     Side,
     Triples,
 )
-from cascader.graph.arrays import triple_keys
+from cascader.runs.decisions import among_triples
 from cascader.runs.prediction import Prediction, Predictions, Verdict
 from cascader.runs.reasons import Explainer
 from cascader.scoring import Scorer
@@ -221,7 +221,7 @@ class Predictor:
         kg, facts = self.kg, self.facts.triples
         names = [kg.relations[relation].id for relation in triples[:, 1]]
         probabilities = model.probabilities(self.evidence_for(triples), names)
-        is_known = _is_among(triples, facts, kg)
+        is_known = among_triples(triples, facts, kg)
         return [
             Verdict(
                 kg.entities[h], kg.relations[r], kg.entities[t], float(probability), model.threshold, bool(in_graph)
@@ -233,10 +233,10 @@ class Predictor:
         """Hear every tier on each triple; a known one as if the graph did not have it; shape (triples, evidence)."""
         witnesses, facts = self.witnesses(), self.facts.triples
         found = np.empty((len(triples), len(witnesses.columns)))
-        is_known = _is_among(triples, facts, self.kg)
+        is_known = among_triples(triples, facts, self.kg)
         found[~is_known] = witnesses.evidence(triples[~is_known], self.facts)
         for places in _without_shared_questions(triples, np.flatnonzero(is_known)):
-            others = facts[~_is_among(facts, triples[places], self.kg)]
+            others = facts[~among_triples(facts, triples[places], self.kg)]
             known = KnownAnswers(others, len(self.kg.entities), len(self.kg.relations))
             found[places] = witnesses.evidence(triples[places], known)
         return found
@@ -272,12 +272,6 @@ class Predictor:
                 "held out."
             )
         return self.calibration
-
-
-def _is_among(triples: Triples, others: Triples, kg: KnowledgeGraph) -> BoolArray:
-    """Return whether each triple is one of the others; shape (triples,)."""
-    keys, other_keys = (triple_keys(some, len(kg.entities), len(kg.relations)) for some in (triples, others))
-    return np.isin(keys, other_keys)
 
 
 def _without_shared_questions(triples: Triples, places: IntArray) -> list[IntArray]:
@@ -317,7 +311,7 @@ def valid_examples(
     reads = any(tier.reads_pairs for tier in predictor.cascade.tiers)
     drawn = draw.permutation(predictor.kg.valid if facts is None else facts)
     if labels is not None:
-        is_labelled = _is_among(drawn, labels.triples, predictor.kg)
+        is_labelled = among_triples(drawn, labels.triples, predictor.kg)
         drawn = drawn if is_labelled.all() else drawn[~is_labelled]
     most = _MOST_TRIPLES_READ if reads else min(_MOST_TRIPLES, calibration_triples(len(predictor.kg.entities)))
     return examples_of(predictor.witnesses(), drawn[:most], draw)
