@@ -33,6 +33,7 @@ def asked(kg, tmp_path_factory):
     def ask(event):
         events.append(event)
         if event.kind == "usable":
+            said.update(chosen=(folder / "parts" / "plausibility+rules" / "tuned" / "calibration.json").exists())
             run = cascader.load_run(folder)
             said.update(tiers=list(run.tiers), coming=run.metadata.coming, answers=run.predict("drug 0", "treats"))
             with pytest.raises(SettingsError, match="is still being fitted. Save it when that is done"):
@@ -51,6 +52,10 @@ def test_it_answers_with_the_tiers_that_are_there_and_says_from_when_on(asked):
     assert "Answers are those of plausibility, rules so far; they get better while training goes on" in event.text
     kinds = [(each.kind, each.stage) for each in events]
     assert kinds.index(("usable", "")) < kinds.index(("training", "kge"))
+
+
+def test_whoever_asks_first_need_not_wait_until_its_tiers_are_tuned_and_calibrated(asked):
+    assert asked[1]["chosen"]
 
 
 def test_what_was_chosen_meanwhile_is_not_what_the_whole_run_uses(asked):

@@ -147,6 +147,9 @@ def _offer(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> 
     is_first = not folder.is_usable
     folder.mark_complete(request.kg, plan.presets, {name: request.kinds[name] for name in ready}, coming=coming)
     if is_first:
+        if not request.is_limited:  # tuning and calibrating these tiers is in no plan
+            metadata = folder.metadata()
+            Run(folder, request.kg, folder.load_tiers(metadata, request.kg), metadata).predictor()
         emit(
             "usable",
             f"You may ask already, after {format_duration(request.seconds_spent())}: cascader predict {folder.address} "
