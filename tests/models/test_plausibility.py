@@ -277,13 +277,14 @@ def reasons_of(model, kg, answer, *question):
 
 def test_what_has_one_already_is_told_with_the_fact(world):
     reasons = reasons_of(Plausibility().fit(world), world, "city 3", "Liechtenstein", "capital of", "head")
-    reason = reasons["city 3 already has a 'capital of' (country 3), and 100 % of entities have at most one"]
+    most = "and 100 % of entities with any have at most one"
+    reason = reasons[f"city 3 is already the head of 1 'capital of' fact (to country 3), {most}"]
     fact = (world.entity_index("city 3"), world.relation_index("capital of"), world.entity_index("country 3"))
     assert reason.facts == (fact,)
     assert not reason.speaks_for
     assert reason.strength > 1
     reasons = reasons_of(Plausibility().fit(world), world, "country 3", "Vaduz", "capital of")
-    assert "'capital of' leads to country 3 already (from city 3), and to 100 % of entities at most once" in reasons
+    assert f"country 3 is already the tail of 1 'capital of' fact (from city 3), {most}" in reasons
 
 
 def test_what_has_many_is_told_as_speaking_for_it():
@@ -291,10 +292,11 @@ def test_what_has_many_is_told_as_speaking_for_it():
     model = Plausibility(signature=False).fit(kg)
     (text,) = reasons_of(model, kg, "city 1", "person 0", "born in")
     some = "person 1, person 3, person 5 and 17 more"
-    assert text == f"'born in' leads to city 1 20 times already (from {some}), and often to such entities"
+    more = "and entities with so many often have further ones"
+    assert text == f"city 1 is already the tail of 20 'born in' facts (from {some}), {more}"
     turned = KnowledgeGraph.from_triples([(f"city {i % 2}", "home of", f"person {i}") for i in range(40)])
     (text,) = reasons_of(Plausibility(signature=False).fit(turned), turned, "city 1", "person 0", "home of", "head")
-    assert text == f"city 1 already has 20 'home of' ({some}), and entities with so many have further ones"
+    assert text == f"city 1 is already the head of 20 'home of' facts (to {some}), {more}"
 
 
 def test_the_anchor_itself_is_told_to_be_no_answer(world):

@@ -6,6 +6,7 @@ from cascader.errors import DataError, NotFittedError, SettingsError
 from cascader.graph import Candidates, KnowledgeGraph, KnownAnswers, Queries
 from cascader.models.rules import Rules
 from cascader.models.rules.tables import NONE
+from cascader.models.rules.words import Case
 from tests.contracts import ModelContract
 
 
@@ -314,12 +315,16 @@ def test_a_symmetric_relation_is_answered_backward():
 # Reasons.
 
 
+@pytest.mark.parametrize(("cases", "said"), [(28, "68 % of 28 such cases"), (1, "100 % of 1 such case")])
+def test_how_often_a_rule_held_is_said_with_the_number_of_cases(cases, said):
+    assert Case(support=19 if cases > 1 else 1, body=cases, confidence=0.5).of("such case") == said
+
+
 def test_a_reason_names_the_rule_and_the_facts_that_it_rests_on(world, rules):
     question = world.query("new town", "part of")
     reason = rules.explain(question, world.entity_index("continent 1"))[0]
     assert reason.text == (
-        "new town in new country, and new country on continent 1 "
-        "(in 100 % of 6 cases, what is linked so is also linked by 'part of')"
+        "new town in new country, and new country on continent 1 (in 100 % of 6 such cases, 'part of' holds, too)"
     )
     assert [tuple(world.entities[e].name for e in (h, t)) for h, _, t in reason.facts] == [
         ("new town", "new country"),

@@ -10,6 +10,7 @@ import numpy as np
 from cascader.graph import IntArray, KnowledgeGraph, KnownAnswers, Queries
 from cascader.graph.arrays import Array, offsets_of, positions_within
 from cascader.scoring.scorer import Reason
+from cascader.wording import counted
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -165,19 +166,17 @@ class Wording:
         yield _reason(text, facts, log_odds)
 
     def _having_many(self, count: int, some: str) -> str:
-        name, relation = self._entity(self.answer), self._asked
-        if self._asks_head:
-            return f"{name} already has {count:,} {relation} ({some}), and entities with so many have further ones"
-        return f"{relation} leads to {name} {_times(count)} already (from {some}), and often to such entities"
+        return f"{self._already(count, some)}, and entities with so many often have further ones"
 
     def _having_enough(self, count: int, some: str) -> str:
-        name, relation = self._entity(self.answer), self._asked
         counts = Evidence.of(self.known).counts[[self._directed]].data  # of the entities that have any
-        share = _percent((counts <= count).mean())
-        if self._asks_head:
-            number, most = ("a", "one") if count == 1 else (f"{count:,}", f"{count:,}")
-            return f"{name} already has {number} {relation} ({some}), and {share} of entities have at most {most}"
-        return f"{relation} leads to {name} already (from {some}), and to {share} of entities at most {_times(count)}"
+        share, most = _percent((counts <= count).mean()), "one" if count == 1 else f"{count:,}"
+        return f"{self._already(count, some)}, and {share} of entities with any have at most {most}"
+
+    def _already(self, count: int, some: str) -> str:
+        end, link = ("head", "to") if self._asks_head else ("tail", "from")
+        facts = counted(count, f"{self._asked} fact")
+        return f"{self._entity(self.answer)} is already the {end} of {facts} ({link} {some})"
 
     def _of_anchor(self, log_odds: float) -> Iterator[Reason]:
         if abs(log_odds) < _CLEAR:
@@ -283,10 +282,6 @@ def _plain(name: str) -> str:
 def _listed(names: Sequence[str], count: int) -> str:
     more = count - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
 
 
 def _percent(share: float) -> str:

@@ -52,7 +52,7 @@ class Rules(ClosedFormModel):
     >>> kg.entities[int(rules.score_all(question)[0].argmax())].name
     'Eve'
     >>> rules.explain(question, kg.entity_index("Eve"))[0].text
-    "Eve parent of Finn (in 100 % of 2 cases, what is linked so is also linked by 'child of')"
+    "Eve parent of Finn (in 100 % of 2 such cases, 'child of' holds, too)"
     """
 
     name = "rules"

@@ -16,7 +16,7 @@ Fact = tuple[int, int, int]
 #: Longer names are cut, so that a reason stays a sentence.
 _LONGEST_NAME = 80
 #: By band.
-_AS = (", as one of many,", ", as one of few,", "")
+_AMONG = (" with many answers", " with few answers", "")
 
 
 class Explainer:
@@ -45,18 +45,18 @@ class Explainer:
             band = int(chains.bands[row])
             if answer in walker.cells(path, band):
                 case = Case(float(chains.supports[row]), float(chains.bodies[row]), confidences[row])
-                yield self._chain(target, path, anchor, answer, case, _AS[band])
+                yield self._chain(target, path, anchor, answer, case, _AMONG[band])
                 found += 1
             if found == self.applied.settings.best:
                 return
 
-    def _chain(self, target: int, path: tuple[int, ...], anchor: int, answer: int, case: "Case", as_: str) -> Reason:
+    def _chain(self, target: int, path: tuple[int, ...], anchor: int, answer: int, case: "Case", among: str) -> Reason:
         relation = self._relation(target)
         if not path:
             return Reason(f"'{relation}' links an entity with itself in {case}", strength=case.confidence)
         stops = stops_between(self.facts, anchor, answer, path)
         facts = tuple(self._fact(*step) for step in zip(stops, path, stops[1:], strict=False))
-        text = f"{self._said(facts)} (in {case}, what is linked so{as_} is also linked by '{relation}')"
+        text = f"{self._said(facts)} (in {case.of('such case')}{among}, '{relation}' holds, too)"
         return Reason(text, facts, case.confidence)
 
     def _by_features_of_anchor(self, target: int, anchor: int, answer: int) -> Iterator[Reason]:
@@ -120,9 +120,13 @@ class Case(NamedTuple):
     confidence: float
 
     def __str__(self) -> str:
+        return self.of("case")
+
+    def of(self, noun: str) -> str:
+        """The share of the cases, by what they are called."""
         cases = max(round(self.body), round(self.support), 1)
         share = round(100 * min(self.support / cases, 1))
-        return f"{share or 'under 1'} % of {counted(cases, 'case')}"
+        return f"{share or 'under 1'} % of {counted(cases, noun)}"
 
 
 def neighbors(facts: Facts, entity: int, relation: int) -> IntArray:
