@@ -24,8 +24,8 @@ app = typer.Typer(
     name="cascader",
     help="Complete a knowledge graph: ask (aspirin, treats, ?) and get every entity ranked.",
     epilog="Start with: cascader demo. A run is a folder that `cascader fit` wrote; a tier is one of the models in "
-    "it, and its cascade asks them one after the other. Train, valid and test are the triples that models learn from, "
-    "that settings are chosen on, and that figures are measured on. Some commands need extras, as in pip install "
+    "it, and its cascade asks them one after the other. Models learn from train, settings are chosen on "
+    "valid, figures are measured on test. Some commands need extras, as in pip install "
     "'cascader[demo,serve]': demo (the WordNet graph), serve (the page), onnx (eight bits), hpo (--trials), ray "
     "(clusters), s3 (runs in buckets), pandas, networkx, pykeen.",
     no_args_is_help=True,
@@ -74,11 +74,11 @@ def options(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print all settings and every validation, too.")
+        bool, typer.Option("--verbose", "-v", help="Also print all settings and every validation.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
     log_file: Annotated[
-        Path | None, typer.Option("--log-file", help="Append all that happens to this file, whatever is printed.")
+        Path | None, typer.Option("--log-file", help="Append the full log to this file, even with -q.")
     ] = None,
     log_format: Annotated[
         LogFormat,

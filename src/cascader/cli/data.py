@@ -65,7 +65,7 @@ def show(graph: OpenedGraph) -> None:
 @app.command(epilog="Example: cascader data check wordnet")
 @with_graph_options
 def check(graph: OpenedGraph) -> None:
-    """Check a graph, your own above all: read and count all of it, and say what is missing, odd or leaked.
+    """Read a graph completely, and report its size, missing texts, oddities and leaks.
 
     A file of triples is enough: head, relation and tail in three columns, separated by tabs (my-graph.tsv).
     """

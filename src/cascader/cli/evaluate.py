@@ -127,7 +127,7 @@ def merge(
         list[Path] | None, typer.Argument(help="Folders of shares, if --out named any.", show_default=False)
     ] = None,
 ) -> None:
-    """Put the scores together that `evaluate --shard` and `predict --shard` have made; none may be missing.
+    """Combine the scores written by `--shard`; every share must be present.
 
     Example: cascader merge runs/demo
 

@@ -118,7 +118,7 @@ DeviceOption = Annotated[
 RunArgument = Annotated[str, typer.Argument(help="A folder that `cascader fit` wrote, or its URL.")]
 VerifyOption = Annotated[
     bool,
-    typer.Option("--verify/--no-verify", help="Check all files of the run against the sums that fit wrote down."),
+    typer.Option("--verify/--no-verify", help="Check all files of the run against the checksums recorded by fit."),
 ]
 SplitOption = Annotated[
     SplitName, typer.Option("--split", help="The triples to ask for; settings and weights were chosen on valid.")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 KeepGoingOption = Annotated[
-    bool, typer.Option("--keep-going", help="Report the bad rows of a file on standard error, and answer the others.")
+    bool, typer.Option("--keep-going", help="Report bad rows on standard error, and continue with the rest.")
 ]
 Found = TypeVar("Found")
 #: Longer reasons are cut: whoever needs all of one reads it in a file, or on the page.
@@ -96,8 +96,8 @@ def predict(
 ) -> None:
     """Answer (ENTITY, RELATION, ?) from a run: the best entities that are not yet answers in the graph.
 
-    Probabilities hold for questions with an answer that the graph lacks: they are learned from such questions. Those of
-    --all hold for questions that may have none.
+    Probabilities assume that an answer is missing from the graph. With --all they are calibrated for questions that may
+    have none.
 
     Example: cascader predict runs/demo Germany "has the part" --why
 
@@ -303,7 +303,7 @@ def classify(
     *,
     engine: "Engine",
 ) -> None:
-    """Say which triples are true, each with its probability, as learned from held-out facts and from near misses.
+    """Judge triples as true or false, with a probability learned from held-out facts and near misses.
 
     Example: cascader classify runs/demo runs/demo/graph/test.parquet
 

@@ -231,9 +231,9 @@ def calibrate(
     keep_going: KeepGoingOption = False,
     verify: VerifyOption = True,
 ) -> None:
-    """Let the verdicts of `cascader classify` learn from triples that you know to be true or false.
+    """Improve verdicts with triples you know to be true or false.
 
-    The labels are kept in the run, in the place of earlier ones.
+    New labels replace earlier ones.
 
     Example: cascader calibrate runs/demo labels.tsv
     """
