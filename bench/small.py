@@ -1,7 +1,7 @@
 """Quick on a small graph: seconds until one may ask, of the first answer at that moment, and of the whole fit.
 
-The graph is UMLS, which PyKEEN carries: 135 entities, whose only texts are their names. Each fit is a process of its own, and so is the
-first question, which is asked while the fit goes on. All times are from the start of a process.
+The graph is UMLS, which PyKEEN carries: 135 entities, whose only texts are their names. Each fit is a process of its
+own, and so is the first question, which is asked while the fit goes on. All times are from the start of a process.
 
 Usage: python bench/small.py [--repeats N]
 """
