@@ -6,7 +6,8 @@ be true. The peer is what most libraries offer as a probability: the softmax of 
 
 With --all, every question that train has an answer to is asked instead, as `cascader predict --all` does. Most of these
 have no further answer, and the peer is the curve for questions that have one, which --all used until now. The figures
-for those that are at least 20 % probable show what such a probability means.
+for those that are at least 20 % probable show what such a probability means. The probabilities of links, which combine
+those of both questions, are judged in the same way.
 
 Usage: python bench/probabilities.py [--all] [--tiers plausibility,rules,similarity,kge] [--folder FOLDER] [GRAPH ...]
 """
@@ -22,7 +23,7 @@ from scipy.special import softmax
 import cascader
 from cascader.cascade import known_mask
 from cascader.graph import BoolArray, FloatArray, KnowledgeGraph, Queries
-from cascader.runs import Predictor, Run
+from cascader.runs import Predictor, Run, WorkList
 from cascader.tuning.curves import expected_calibration_error
 from measuring import report
 
@@ -49,7 +50,16 @@ def measure_all(name: str, tiers: str, folder: Path | None) -> dict[str, Any]:
     for way, predictor in found.items():
         probabilities, _, is_true = answers(predictor, kg, every)
         figures |= {"answers": len(is_true), way: judged_all(probabilities, is_true)}
-    return figures
+    links, are_true = work_list(after, kg)
+    return {**figures, "links": len(links), "joint": judged_all(links, are_true)}
+
+
+def work_list(predictor: Predictor, kg: KnowledgeGraph) -> tuple[FloatArray, BoolArray]:
+    """The joint probability of each link that `predict --all` lists, and whether test has it."""
+    links = WorkList(predictor, top=TOP).made()
+    golds = {(kg.entities[h].id, kg.relations[r].id, kg.entities[t].id) for h, r, t in kg.test.tolist()}
+    probabilities = np.array([link.probability or 0.0 for link in links])
+    return probabilities, np.array([link.triple in golds for link in links], dtype=bool)
 
 
 def judged_all(probabilities: FloatArray, is_true: BoolArray) -> dict[str, Any]:
@@ -131,11 +141,12 @@ def main() -> None:
 def report_all(found: dict[str, dict[str, Any]], arguments: argparse.Namespace) -> None:
     """Print what probabilities of --all mean, and how much nearer to the truth they are."""
     for name, figures in found.items():
-        for way in ("open", "with an answer"):
+        for way in ("open", "with an answer", "joint"):
             of = figures[way]
+            what = "links" if way == "joint" else "answers"
             said, right = (0.0 if of[key] is None else of[key] for key in ("said of these", "right of these"))
             print(
-                f"{name}, {way}: error {of['error']:.4f}; {of['worth a look']:,} answers are at least "
+                f"{name}, {way}: error {of['error']:.4f}; {of['worth a look']:,} {what} are at least "
                 f"{WORTH_A_LOOK:.0%} probable: {said:.3f} means {right:.3f} there, error {of['error of these']:.4f}"
             )
     ratios = {
