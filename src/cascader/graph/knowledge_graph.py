@@ -71,9 +71,8 @@ class KnowledgeGraph:
             triples = frozen_triples(getattr(self, split))
             object.__setattr__(self, split, triples)
             self._check_indices(split, triples)
-        for kind, named in (("entity", self.entities), ("relation", self.relations)):
-            _check_texts(kind, named)
-            _check_unique(kind, [each.id for each in named])
+        _check_named("entity", self.entities)
+        _check_named("relation", self.relations)
         self._check_no_overlap()
 
     @classmethod
@@ -232,8 +231,8 @@ class KnowledgeGraph:
                 )
 
 
-def _check_texts(kind: str, named: Sequence[Entity] | Sequence[Relation]) -> None:
-    """Refuse what no file of a run could hold, where the caller can still tell whence it comes."""
+def _check_named(kind: str, named: Sequence[Entity] | Sequence[Relation]) -> None:
+    """Refuse what no file of a run could hold, where the caller can still tell whence it comes, and equal ids."""
     for place, each in enumerate(named):
         if not each.id.strip():
             raise DataError(f"{kind} {place} has the id {each.id!r}, expected some text. Name it, or leave it out.")
@@ -242,6 +241,7 @@ def _check_texts(kind: str, named: Sequence[Entity] | Sequence[Relation]) -> Non
             raise DataError(
                 f"{kind} {place}, {each.id[:100]!r}, has a NUL character in {found[:100]!r}, expected text. Remove it."
             )
+    _check_unique(kind, [each.id for each in named])
 
 
 def _check_unique(kind: str, ids: list[str]) -> None:
