@@ -231,7 +231,7 @@ class KnowledgeGraph:
                 )
 
 
-def _check_named(kind: str, named: Sequence[Entity] | Sequence[Relation]) -> None:
+def _check_named(kind: str, named: Sequence[Entity | Relation]) -> None:
     """Refuse what no file of a run could hold, where the caller can still tell whence it comes, and equal ids."""
     for place, each in enumerate(named):
         if not each.id.strip():
