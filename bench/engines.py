@@ -1,7 +1,8 @@
 """Reading pairs in several processes compared with one, and on Ray compared with local processes on the same cores.
 
 All of them read the same pairs of a run's tier, with workers that have loaded their model and read a few pairs before
-the clock starts, and must store the same scores. Medians of three. Usage: python bench/engines.py RUN [--pairs N]
+the clock starts, and must store the same scores. Medians of three. In the end, a cluster of three local nodes reads
+them once more, and one of its nodes is killed meanwhile. Usage: python bench/engines.py RUN [--pairs N]
 """
 
 import argparse
@@ -9,9 +10,11 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +32,8 @@ REPEATS = 3
 #: Small enough for each worker to get many.
 SHARD_PAIRS = 512
 CANDIDATES = 50
+NODES = 3
+SHARDS_BEFORE_THE_KILL = 5
 #: How long a worker waits for all others to have loaded their model.
 SECONDS_TO_GATHER = 300.0
 
@@ -56,6 +61,8 @@ def main() -> None:
             sums.add(stored)
             print(f"{name}: {seconds:.1f} s", flush=True)
     seconds = {name: median(some, "seconds") for name, some in runs.items()}
+    lost_seconds, lost_sum = _measure(run, _losing_a_node, NODES, arguments.pairs)
+    print(f"with a node killed: {lost_seconds:.1f} s", flush=True)
     report(
         "engines",
         {
@@ -68,6 +75,7 @@ def main() -> None:
             "seconds": seconds,
             "all": runs,
             "are_scores_equal": len(sums) == 1,
+            "with_a_node_of_three_killed": {"seconds": lost_seconds, "are_scores_equal": sums == {lost_sum}},
         },
         ["torch", "ray"],
     )
@@ -103,6 +111,33 @@ def _gather(folder: Path, workers: int, scorer: Scorer, few: tuple[Queries, Cand
         if time.monotonic() > end:
             raise EngineError(f"{found} of {workers} workers have loaded the model after {SECONDS_TO_GATHER:.0f} s.")
         time.sleep(0.05)
+
+
+@dataclass
+class _Disturbed:
+    """An engine to which something happens when some shards are done."""
+
+    engine: Engine
+    disturb: Callable[[], None]
+
+    def run(self, task: Task, shards: Sequence[Any], loaded: object = None) -> Iterator[int]:
+        """Run the task, with the disturbance if there is much to do."""
+        for count, place in enumerate(self.engine.run(task, shards, loaded)):
+            if count == SHARDS_BEFORE_THE_KILL:
+                self.disturb()
+            yield place
+
+
+@contextmanager
+def _losing_a_node() -> Iterator[Engine]:
+    """A Ray cluster of local nodes with a CPU each, one of which is killed."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    lost = [cluster.add_node(num_cpus=1) for _ in range(NODES - 1)][-1]
+    with RayEngine(cluster.address, workers=NODES) as engine:
+        yield _Disturbed(engine, lambda: cluster.remove_node(lost, allow_graceful=False))
+    cluster.shutdown()
 
 
 def _stored(run: Run, folder: Path, engine: Engine) -> StoredScorer:
