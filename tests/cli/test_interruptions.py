@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from cascader.storage import write_arrays
+from tests.faults.__main__ import recorded, table
 from tests.faults.contents import contents_of, differences
+from tests.faults.signals import Fault
 
 ROOT = Path(__file__).parents[2]
 KILLS = 7
@@ -27,6 +29,18 @@ def test_commands_that_meet_with_faults_go_on_to_equal_contents(tmp_path, random
     assert len(faults) == KILLS + 2
     assert {fault["command"] for fault in faults} == {"fit", "tune", "evaluate", "predict", "serve"}
     assert all(fault["is_resumed"] and fault["is_equal"] for fault in faults)
+
+
+def test_a_command_that_does_what_nobody_expects_is_a_line_of_the_table():
+    """It lost the whole table."""
+
+    def faults():
+        yield Fault("fit", "SIGKILL", "in 1.0 s", "killed", "fit", is_resumed=True, is_equal=True)
+        raise AssertionError("fit wrote a traceback")
+
+    first, second = recorded("fit", faults())
+    assert (first.is_equal, second.command, second.is_equal) == (True, "fit", False)
+    assert table([first, second]).endswith("1 of 2 faults resumed to equal contents.")
 
 
 class TestWhatCountsAsEqual:
@@ -49,6 +63,12 @@ class TestWhatCountsAsEqual:
 
     def test_figures_may_not(self, folder):
         assert self.changed(folder, "model.json", lambda text: text.replace(b"0.5", b"0.6")) == ["model.json"]
+
+    @pytest.mark.parametrize("name", ["share", "share_kept", "unlikely", "latest_epoch", "timeless"])
+    def test_nor_what_only_sounds_like_a_time(self, folder, name):
+        (folder / "model.json").write_text(json.dumps({name: 0.5, "preparing_seconds": 1.5}))
+        assert self.changed(folder, "model.json", lambda text: text.replace(b"0.5", b"0.6")) == ["model.json"]
+        assert self.changed(folder, "model.json", lambda text: text.replace(b"1.5", b"2.5")) == []
 
     def test_nor_hashes_of_data(self, folder):
         assert self.changed(folder, "run.json", lambda text: text.replace(b"bb", b"cc")) == ["run.json"]

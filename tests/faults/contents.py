@@ -8,7 +8,7 @@ from typing import Any
 from cascader.storage import read_arrays, read_parquet
 
 #: What is measured, how often something was tried, and commands, which name their folder.
-_MEASURED = re.compile(r"seconds|^time$|likely|latest|share|per_second|reads$|^command$|^again$|bytes$")
+_MEASURED = re.compile(r"\w*seconds\w*|\w*per_second|\w*reads|\w*bytes|time|likely|latest|command|again")
 _HASH = re.compile(r"[0-9a-f]{12,64}")
 #: Hashes that no time has a part in. Those of a tier are over its history, which says how long it was trained.
 _LASTING = ("data_hash", "data")
@@ -62,7 +62,7 @@ def _content(path: Path, folder: Path) -> object:
 
 def _timeless(value: Any, key: str = "") -> object:  # noqa: ANN401 - any JSON
     if isinstance(value, dict):
-        return {name: _timeless(each, name) for name, each in value.items() if not _MEASURED.search(name)}
+        return {name: _timeless(each, name) for name, each in value.items() if not _MEASURED.fullmatch(name)}
     if isinstance(value, list):
         return [_timeless(each, key) for each in value]
     if isinstance(value, str) and _HASH.fullmatch(value) and key not in _LASTING:

@@ -125,7 +125,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Fuzz, and return 1 if anything failed."""
+    """Fuzz, print the table, and return 1 if anything failed."""
     options = _options()
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     shares = SHARES if options.target == "all" else {options.target: 1}
@@ -145,9 +145,15 @@ def main() -> int:
     _print(f"\nSeed {seed}, {time.monotonic() - started:,.0f} seconds.\n")
     for line in _table(schedule):
         _print(line)
-    if schedule.count < options.cases:
-        _print(f"\nThe time was up after {schedule.count:,} of {options.cases:,} cases.")
-    return 1 if any(tally.failures for tally in schedule.tallies.values()) else 0
+    return _verdict(schedule, options.cases)
+
+
+def _verdict(schedule: Schedule, cases: int) -> int:
+    """Return 1 if anything failed, or was never tried."""
+    is_short = schedule.count < cases
+    if is_short:
+        _print(f"\nFAILED: the time was up after {schedule.count:,} of {cases:,} cases. Give it more --minutes.")
+    return int(is_short or any(tally.failures for tally in schedule.tallies.values()))
 
 
 if __name__ == "__main__":

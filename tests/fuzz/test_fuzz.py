@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import workers
-from tests.fuzz.__main__ import Schedule
+from tests.fuzz.__main__ import Schedule, _verdict
 from tests.fuzz.engine import Batch, fuzz, keep
 from tests.fuzz.material import make_material
 from tests.fuzz.sandbox import Sandbox
@@ -105,3 +105,10 @@ def test_what_crashes_is_a_traceback_and_its_worker_is_replaced(tmp_path):
     assert tally.kinds["traceback"] == 2
     assert "crash -11" in found[0].outcome.signature
     assert (found[0].kept / "input" / "number.txt").read_text() == "14"
+
+
+def test_cases_that_there_was_no_time_for_are_no_success(tmp_path, capsys):
+    schedule = Schedule({"planted": 1}, 10, 0, tmp_path, tmp_path)
+    assert _verdict(schedule, 0) == 0
+    assert _verdict(schedule, 10) == 1
+    assert "FAILED: the time was up after 0 of 10 cases." in capsys.readouterr().out
