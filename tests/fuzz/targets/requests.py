@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from cascader.runs import load_run
-from cascader.serve import create_app
+from cascader.serve import connections, create_app
 from cascader.serve.schemas import Limits
 from tests.fuzz.case import Case, UnexpectedError
 from tests.fuzz.documents import values
@@ -30,8 +30,7 @@ from tests.fuzz.material import Material
 from tests.fuzz.mutations import damaged, damages, hostile_texts, texts
 
 _CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-_LIMITS = Limits(body_seconds=0.3, seconds=10)
-_TOKEN = "sécret"  # noqa: S105
+_LIMITS = Limits(header_seconds=0.3, body_seconds=0.3, seconds=10)
 #: How long a client waits for a reply; one whose request is not whole gets none.
 _PATIENCE_SECONDS = 1.5
 _PATHS = (
@@ -44,6 +43,8 @@ _PATHS = (
     "/api/batch",
     "/api/classify",
 )
+_PATHS += ("/api/metrics", "/api/review", "/api/review/link", "/api/review/decide", "/api/review/undo")
+_PATHS += ("/api/review/renew", "/api/review/export")
 _PATHS += ("/report", "/openapi.json", "/page/app.js", "/page/../app.py", "/page/%2e%2e/app.py", "//", "*", "/api")
 _BODIES = (
     {"entity": "e0", "relation": "of"},
@@ -52,7 +53,10 @@ _BODIES = (
     {"entity": "e0", "relation": "of", "budget": {"pairs": 5, "seconds": 1}},
     {"questions": [{"entity": "e0", "relation": "of"}, {"entity": "nobody", "relation": "of"}]},
     {"triples": [["e0", "of", "e8"], ["nobody", "of", "e8"]]},
+    {"head": "e0", "relation": "of", "tail": "e8", "decision": "accepted", "reviewer": "ann"},
+    {"reviewer": "ann"},
 )
+_FIELDS = ("entity", "top", "side", "budget", "reviewer", "decision")
 
 
 class _Served:
@@ -65,7 +69,9 @@ class _Served:
         self.app = create_app(run, limits=_LIMITS)
         self.errors: list[str] = []
         _keep_errors(self.errors)
-        config = uvicorn.Config(self.app, uds=self.socket, log_config=None, access_log=False)
+        connections._client = lambda _: "127.0.0.1"  # a socket of the file system has no address of a client
+        http = connections.Connection
+        config = uvicorn.Config(self.app, http=http, uds=self.socket, log_config=None, access_log=False)
         self._server = uvicorn.Server(config)
         threading.Thread(target=self._server.run, daemon=True).start()
         while not self._server.started:
@@ -201,7 +207,7 @@ def _bytes(draw: st.DrawFn) -> bytes:
         document = draw(st.sampled_from(_BODIES))
         document = {
             **document,
-            **draw(st.dictionaries(st.sampled_from(["entity", "top", "side", "budget"]), values(), max_size=1)),
+            **draw(st.dictionaries(st.sampled_from(_FIELDS), values(), max_size=1)),
         }
         body = draw(st.sampled_from([json.dumps(document).encode(), b"", b"[" * 5000, b"\xff", b"nul", b'{"a":NaN}']))
     method = draw(st.sampled_from(["GET", "POST", "POST", "HEAD", "OPTIONS", "PUT", "TRACE", "get", "\u00e9"]))
