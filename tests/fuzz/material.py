@@ -46,7 +46,7 @@ def make_material(folder: Path) -> "Material":
 
 
 def _ask(kg: KnowledgeGraph, folder: Path) -> None:
-    """Let the run keep what it is asked for: a calibration, a threshold, scores, results, a report."""
+    """Let the run keep what it is asked for: a calibration, a threshold, scores, results, a report, decisions."""
     run = cascader.load_run(folder)
     run.predict("e0", "of")
     run.classify([("e0", "of", "e8")])
@@ -54,6 +54,7 @@ def _ask(kg: KnowledgeGraph, folder: Path) -> None:
     run.evaluate().save(folder / "results")
     evaluate(Frequency().fit(kg), kg, name="frequency").save(folder / "results")
     run.report()
+    run.review.decide([(("e0", "of", "e9"), "accepted"), (("e1", "like", "e9"), "rejected")], "ann")
 
 
 @dataclass(frozen=True)

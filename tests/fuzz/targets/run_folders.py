@@ -23,6 +23,7 @@ _COMMANDS = (
     ("evaluate", "run"),
     ("evaluate", "run", "--tiers", "kge,cross", "--split", "valid", "--no-verify"),
     ("report", "run"),
+    ("review", "run", "--export", "decisions.tsv"),
 )
 _TRIPLES = {
     "triples.tsv": b"e0\tof\te8\ne1\tlike\te9\n",
