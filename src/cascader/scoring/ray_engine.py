@@ -76,7 +76,7 @@ class RayEngine:
 
     Without an `address`, RAY_ADDRESS names the cluster, or else `ray start` has started it on this machine. Each of the
     `workers` takes a CPU; without a number, all CPUs of the cluster are used. A shard whose worker is lost is given to
-    another. All nodes need the run's folder under the same path, and the same version of cascader.
+    another. All nodes need the same version of cascader, and the run at a URL or under the same path.
 
     >>> from cascader import RayEngine
     >>> RayEngine("10.0.0.1:6379", workers=32)
