@@ -35,7 +35,8 @@ def _without_tuning(fitted: Path, folder: Path) -> Path:
     shutil.copytree(fitted, folder)
     for path in (folder / "tuning.json", folder / "calibration.json"):
         path.unlink(missing_ok=True)
-    shutil.rmtree(folder / "scores", ignore_errors=True)
+    for name in ("scores", "parts"):
+        shutil.rmtree(folder / name, ignore_errors=True)
     return folder
 
 

@@ -172,7 +172,7 @@ class TestBucket(RunAtUrlContract):
             assert call(monkeypatch, capsys, "evaluate", url, "--tiers", "cross", "--shard", f"{number}/2")[0] == 0
         on("there")
         code, printed = call(monkeypatch, capsys, "merge", url)
-        assert (code, "new pairs are stored in" in printed.out) == (0, True), printed.err
+        assert (code, "new pairs in" in printed.out) == (0, True), printed.err
         alone.evaluate(tiers=["cross"])
         assert len(scores_of(alone)) > 3
         assert scores_of(load_run(url)) == scores_of(alone)

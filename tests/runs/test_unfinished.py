@@ -58,6 +58,23 @@ def test_whoever_asks_first_need_not_wait_until_its_tiers_are_tuned_and_calibrat
     assert asked[1]["chosen"]
 
 
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_interrupted_while_these_are_tuned_the_same_call_tunes_them_and_says_that_one_may_ask(
+    kg, tmp_path, monkeypatch
+):
+    folder, events = tmp_path / "run", []
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("cascader.runs.run.Run.predictor", interrupted)
+        fit(kg, folder)
+    assert not (folder / "parts").exists()
+    fit(kg, folder, events.append)
+    assert (folder / "parts" / "plausibility+rules" / "tuned" / "calibration.json").exists()
+    assert [event.kind for event in events].count("usable") == 1
+
+
 def test_what_was_chosen_meanwhile_is_not_what_the_whole_run_uses(asked):
     folder, _, _ = asked
     run = cascader.load_run(folder)

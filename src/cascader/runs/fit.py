@@ -140,13 +140,12 @@ def _offer(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> 
     """Let people ask the tiers up to this one while a long training follows; a run that is complete stays so."""
     names = list(plan.tiers)
     ready, coming = names[: names.index(tier) + 1], names[names.index(tier) + 1 :]
-    if not coming or folder.has_tier(coming[0]) or not issubclass(model_class(request.kinds[coming[0]]), TrainedModel):
+    if not coming or folder.has_tier(coming[0]) or not _is_long(coming[0], request):
         return
     if folder.is_complete:
         return
-    is_first = not folder.is_usable
     folder.mark_complete(request.kg, plan.presets, {name: request.kinds[name] for name in ready}, coming=coming)
-    if is_first:
+    if not any(_is_long(name, request) for name in ready[1:]):  # the first offer, if need be again
         if not request.is_limited:  # tuning and calibrating these tiers is in no plan
             metadata = folder.metadata()
             Run(folder, request.kg, folder.load_tiers(metadata, request.kg), metadata).predictor()
@@ -155,6 +154,11 @@ def _offer(plan: FitPlan, tier: str, request: FitRequest, folder: RunFolder) -> 
             f"You may ask already, after {format_duration(request.seconds_spent())}: cascader predict {folder.address} "
             f"ENTITY RELATION. Answers are those of {', '.join(ready)} so far; they get better while training goes on.",
         )
+
+
+def _is_long(tier: str, request: FitRequest) -> bool:
+    """Whether a tier is trained in epochs."""
+    return issubclass(model_class(request.kinds[tier]), TrainedModel)
 
 
 def plan_fit(request: FitRequest, folder: RunFolder) -> FitPlan:
