@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -66,6 +67,10 @@ def main() -> int:
     return int(not all(is_met.values()))
 
 
+#: What a server says that is no error: how far it has come with what it needs, and that a request was no HTTP.
+_TOLD = re.compile(r"note: |[a-z ]+: [\d,]+ of [\d,]+ ")
+
+
 def _threads() -> str:
     """How many threads the server computes with: one, unless the environment says otherwise."""
     return os.environ.get("OMP_NUM_THREADS", "1")
@@ -77,7 +82,7 @@ def _errors_in(log: Path) -> list[str]:
 
 
 def _is_fine(line: str) -> bool:
-    if line.startswith("note: "):  # that a request was no HTTP
+    if _TOLD.match(line):
         return True
     try:
         said = json.loads(line)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import platform
 import shutil
 import signal
 import socket
@@ -286,3 +287,34 @@ def test_without_the_extra_it_says_how_to_install_it(run, plain_folder, monkeypa
     code, err = serve(run, plain_folder)
     assert code == 2
     assert 'pip install "cascader[serve]"' in err
+
+
+#: Blocks of a size that glibc keeps in its heap once a larger one was freed; the last one stays, at its end.
+BLOCKS = """
+import sys
+from pathlib import Path
+import numpy as np
+from cascader.serve.server import give_back_large_blocks
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
+
+is_glibc, before = sys.argv[1] == "give back" and give_back_large_blocks(), resident()
+np.ones(16 << 20, np.uint8)
+blocks = [np.ones(8 << 20, np.uint8) for _ in range(16)]
+del blocks[:-1]
+print(is_glibc, resident() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep memory in their own ways")
+def test_memory_that_is_free_goes_back_to_the_system():
+    def megabytes_kept(how):
+        found = subprocess.run([sys.executable, "-c", BLOCKS, how], capture_output=True, text=True, check=True)
+        return found.stdout.split()
+
+    assert int(megabytes_kept("as it is")[1]) > 100
+    is_glibc, megabytes = megabytes_kept("give back")
+    assert is_glibc == "True"
+    assert int(megabytes) < 50

@@ -1,6 +1,7 @@
 """The process: a socket, signals, a log, and an end in time whatever still runs."""
 
 import contextlib
+import ctypes
 import errno
 import gc
 import json
@@ -31,6 +32,9 @@ _WATCH_SECONDS = 0.1
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 #: How long a thread may keep the others waiting: a fifth of Python's own, because health must be answered at any time.
 _SWITCH_SECONDS = 0.001
+#: Parameters of glibc's mallopt, and the least bytes of a large block: what glibc begins with.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGE_BYTES = 1 << 17
 
 
 def serve(
@@ -54,6 +58,7 @@ def serve(
                 f"other machines can reach {host}, so anyone there could ask. Set --token TOKEN, or serve on 127.0.0.1."
             )
         name = address if address in _EVERYWHERE else host
+        give_back_large_blocks()
         loaded, access = load_run(run, verify=verify), {"host": name, "token": token}
         app = create_app(loaded, **access, read_only=read_only, limits=limits, batching=batching)
         _log_requests()
@@ -65,6 +70,19 @@ def serve(
                 sys.exit(0)
             ready(f"http://{f'[{host}]' if ':' in host else host}:{number}/")
             server.run(sockets=[listener])
+
+
+def give_back_large_blocks() -> bool:
+    """Let glibc return a large block of memory as soon as it is free; whether this is glibc.
+
+    Otherwise, it keeps blocks in its heap once some of their size were freed. Those of a language model have as many
+    sizes as there are batches, so the heap fills with holes, and a server grows for hours.
+    """
+    try:
+        configure = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    return all(configure(what, _LARGE_BYTES) == 1 for what in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD))
 
 
 def _keep_others_from_waiting() -> None:
