@@ -47,6 +47,7 @@ def line(size=20):
         ("complex", {"loss": "1-vs-all", "relation_weight": 0.5, "dropout": 0.1}),
         ("complex", {"loss": "1-vs-sample", "negatives": 5}),
         ("rescal", {"regularizer": "lp", "regularizer_weight": 1e-4}),
+        ("rescal", {"regularizer": "dura", "regularizer_weight": 0.01}),
         ("transe", {}),
         ("transe", {"norm": 1}),
         ("rotate", {}),
@@ -70,6 +71,26 @@ def test_rows_of_one_answer_give_the_loss_of_shared_rows():
     shared = ComplEx(**settings).fit(line())
     apart = ComplEx(answers_per_row=1, **settings).fit(line())
     torch.testing.assert_close(apart.entities_, shared.entities_)
+
+
+@pytest.mark.parametrize("kind", ["rescal", "complex"])
+def test_dura_keeps_predictions_and_answers_small(kind):
+    """For (h, r, t), DURA adds |h R|² + |t|²; the rows of inverse relations add |t Rᵀ|² + |h|² with R of their own."""
+    kg = KnowledgeGraph.from_triples([("a", "likes", "b"), ("b", "likes", "c"), ("a", "knows", "c")])
+
+    def loss(weight):
+        dura = {"regularizer": "dura", "regularizer_weight": weight, "dropout": 0.0}
+        model = EMBEDDINGS[kind](dim=4, init_std=1.0, batch_size=6, answers_per_row=1, **dura)
+        return model, next(EmbeddingTraining(model, kg).steps(1))[0]
+
+    model, _ = loss(0.0)
+    initial = EMBEDDINGS[kind](dim=4, init_std=1.0).initial(torch.Generator().manual_seed(0), 3, 2)
+    heads, relations, tails = kg.train.T
+    asked = (np.concatenate([heads, tails]), np.concatenate([relations, relations + 2]), np.concatenate([tails, heads]))
+    anchors, directed, golds = (torch.from_numpy(ids.astype(int)) for ids in asked)
+    predicted = model.transform(initial[0][anchors], initial[1][directed])
+    expected = ((predicted**2).sum(dim=1) + (initial[0][golds] ** 2).sum(dim=1)).mean()
+    assert loss(0.5)[1] - loss(0.0)[1] == pytest.approx(0.5 * float(expected), rel=1e-5)
 
 
 def test_rows_of_one_answer_are_more_steps():

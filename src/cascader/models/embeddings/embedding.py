@@ -23,7 +23,7 @@ from cascader.scoring.scorer import Scorer
 Loss = Literal["1-vs-all", "k-vs-all", "1-vs-sample", "negative-sampling"]
 Norm = Literal[1, 2]
 Optimizer = Literal["adagrad", "adam"]
-Regularizer = Literal["none", "n3", "lp"]
+Regularizer = Literal["none", "n3", "lp", "dura"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class EmbeddingSettings(Settings):
     batch_size: Annotated[int, Between(1, 10_000_000)] = 500  #: rows: a question with its answers
     answers_per_row: Annotated[int, Between(1, 1_000_000)] = 1_000_000  #: at most; more answers get rows of their own
     epochs: Annotated[int, Between(1, 1_000_000)] = 100
-    regularizer: Regularizer = "n3"
+    regularizer: Regularizer = "n3"  #: dura (Zhang et al., 2020) is for rescal and complex
     regularizer_weight: Annotated[float, Between(0, 1e6)] = 0.05
     regularizer_power: Annotated[float, Between(1, 10)] = 2.0  #: p of the Lp regularizer
     relation_weight: Annotated[float, Between(0, 1e6)] = 0.0  #: of relation prediction (Chen et al., 2021)

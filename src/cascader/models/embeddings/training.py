@@ -28,6 +28,8 @@ from cascader.models.training import TrainingCost, seconds_for, seconds_per_step
 
 #: A validation scores all entities for each question: in a large graph, a sample of valid has to do.
 _MOST_SCORES = 1_000_000_000
+#: The power of norms in each regularizer that does not leave it to the settings.
+_POWERS = {"n3": 3.0, "dura": 2.0}
 #: Where torch has sparse gradients.
 _SPARSE_DEVICES = ("cpu", "cuda")
 #: To time a training on a large graph, a sample is enough: a batch is no slower for the triples outside of it.
@@ -179,8 +181,10 @@ class EmbeddingTraining(GradientTraining[_Rows]):
             loss = loss + settings.relation_weight * (losses @ batch.weights)
         if settings.regularizer != "none" and settings.regularizer_weight:
             of_questions = anchors.new_zeros(len(anchors)).index_add_(0, batch.rows, batch.weights)
-            penalty = self._penalty(anchors) @ of_questions + self._penalty(relations) @ of_questions
-            loss = loss + settings.regularizer_weight * (penalty + self._penalty(golds) @ batch.weights)
+            # DURA keeps the prediction small in place of what it is made from.
+            parts = [predicted] if settings.regularizer == "dura" else [anchors, relations]
+            penalty = sum((self._penalty(part) @ of_questions for part in parts), self._penalty(golds) @ batch.weights)
+            loss = loss + settings.regularizer_weight * penalty
         return loss
 
     def _entities(self, places: Tensor) -> Tensor:
@@ -214,7 +218,7 @@ class EmbeddingTraining(GradientTraining[_Rows]):
 
     def _penalty(self, used: Tensor) -> Tensor:
         """Regularize the vectors of a batch, so frequent ones more often (Lacroix et al., 2018); shape (vectors,)."""
-        power = 3.0 if self._settings.regularizer == "n3" else self._settings.regularizer_power
+        power = _POWERS.get(self._settings.regularizer, self._settings.regularizer_power)
         return (self._model.norms(used) ** power).sum(dim=1)
 
     def validate(self) -> float | None:
