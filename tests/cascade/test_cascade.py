@@ -35,6 +35,16 @@ def test_adding_a_tier_leaves_the_cascade_as_it_was(toy):
     assert first.tiers == ()
 
 
+def test_a_cascade_whose_last_tier_is_pruned_asks_it_about_the_best_of_the_others(toy):
+    frequency, kge = Frequency().fit(toy), ComplEx(dim=4, epochs=1).fit(toy)
+    cascade = Cascade(kge).then(frequency, alpha=0.5).then(kge, alpha=0.5)
+    *_, others, last = cascade.pruned_last(TopK(2)).steps(Queries.from_triples(toy.test))
+    assert others.candidates is None
+    assert last.candidates.counts.tolist() == [2] * len(others.blended)
+    for row, ids in enumerate(last.candidates.ids.reshape(-1, 2)):
+        assert others.blended[row, ids].min() >= np.delete(others.blended[row], ids).max()
+
+
 @pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
 def test_an_alpha_outside_its_range_is_an_error(alpha, toy):
     with pytest.raises(SettingsError, match="expected a number from 0 to 1"):

@@ -1,9 +1,13 @@
 """Runs that are made in Python."""
 
+import sys
+
 import pytest
 
 import cascader
+from cascader import Cascade, Frequency, KnowledgeGraph, Similarity
 from cascader.errors import DataError, SettingsError
+from cascader.models.model import TrainedModel
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +111,26 @@ class TestNewEntities:
     def test_a_relation_that_is_not_there_is_named(self, two_tiers):
         with pytest.raises(cascader.UnknownNameError, match="no relation is called 'cures'"):
             two_tiers.predict_new("zinc: a metal", "cures")
+
+
+def test_a_tier_that_reads_pairs_learns_from_few_candidates_of_the_last_tier_before_it(tiny_model, monkeypatch):
+    names, fitting = [f"abc {letter}" for letter in "abcdefgh"], sys.modules["cascader.runs.fit"]
+    facts = [(head, "likes", tail) for head in names for tail in names if head != tail]
+    kg = KnowledgeGraph.from_triples(facts[:-6], valid=facts[-6:])
+    weighed = Cascade(Frequency().fit(kg)).then(Similarity().fit(kg), alpha=0.5)
+    monkeypatch.setattr(fitting, "best_weighted_sum", lambda scorers, kg: weighed)
+    monkeypatch.setattr(fitting, "_MINED_TOP", 5)
+    learned_from, learn = {}, TrainedModel.fit
+
+    def fit(model, *arguments, **options):
+        learned_from[model.name] = options["earlier"]
+        return learn(model, *arguments, **options)
+
+    monkeypatch.setattr(TrainedModel, "fit", fit)
+    settings = {
+        "dual": {"base": tiny_model, "epochs": 1},
+        "cross": {"base": tiny_model, "split_layer": 0, "rounds": 1, "queries_per_round": 4, "precision": "float32"},
+    }
+    cascader.fit(kg, tiers=["frequency", "similarity", "dual", "cross"], settings=settings)
+    assert str(learned_from["cross"].tiers[-1].keep) == "the best 5"
+    assert learned_from["dual"].tiers[-1].keep is None

@@ -6,7 +6,7 @@ running a model again.
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -180,6 +180,11 @@ class Cascade:
         weight = None if alpha is None else Alpha.of(alpha)
         tier = Tier(name or name_of(scorer), scorer, weight, keep, fusion)
         return Cascade(self.first, (*self.tiers, tier), name=self.name)
+
+    def pruned_last(self, keep: Pruner) -> "Cascade":
+        """Return the same cascade, but its last tier scores only the candidates that `keep` keeps."""
+        last = tuple(replace(tier, keep=keep) for tier in self.tiers[-1:])
+        return Cascade(self.first, (*self.tiers[:-1], *last), name=self.name)
 
     def __repr__(self) -> str:
         return f"Cascade({', '.join([self.name, *map(str, self.tiers)])})"

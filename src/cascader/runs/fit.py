@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from cascader.cascade.pruners import TopK
 from cascader.display import Listener, emit, listening, recording, stage
 from cascader.durations import format_duration
 from cascader.graph import KnowledgeGraph
@@ -31,6 +32,10 @@ from cascader.scoring.ray_engine import check_device
 from cascader.storage import addressed, by_address
 from cascader.tuning.weights import best_weighted_sum
 from cascader.wording import counted
+
+#: A tier that reads pairs learns from what the others rank highest, for far more questions than valid has. The last of
+#: the others is the slowest (it matches tokens, where there are texts), so it only reorders this many candidates.
+_MINED_TOP = 500
 
 
 def fit(
@@ -272,7 +277,9 @@ def _earlier(folder: RunFolder, tier: str, plan: FitPlan, request: FitRequest) -
     models = {name: folder.loaded_tier(name, kg) for name in names if folder.has_tier(name)}
     dense: dict[str, Scorer] = {name: model for name, model in models.items() if not model.reads_pairs}
     if len(dense) > 1 and len(kg.valid):
-        earlier: Scorer | None = best_weighted_sum(dense, kg)
+        weighed = best_weighted_sum(dense, kg)
+        is_mined = model_class(request.kinds[tier]).reads_pairs and len(kg.entities) > _MINED_TOP
+        earlier: Scorer | None = weighed.pruned_last(TopK(_MINED_TOP)) if is_mined else weighed
     else:
         earlier = next(iter(dense.values()), None)
     return None if earlier is None else request.rejecting(earlier)
