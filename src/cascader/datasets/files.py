@@ -22,7 +22,7 @@ from cascader.datasets.tables import Table, read_table, write_rows
 from cascader.datasets.texts import TEXT_ORDER, Texts
 from cascader.datasets.triples import Index, Split, assemble
 from cascader.errors import DataError
-from cascader.graph import SPLITS, Entity, KnowledgeGraph, Relation, SplitName
+from cascader.graph import SPLITS, KnowledgeGraph, SplitName
 from cascader.storage import CodedTexts, atomic_folder, write_parquet
 
 Format = Literal["tsv", "csv", "parquet", "ntriples", "turtle", "kgx", "neo4j", "openke", "ogb"]
@@ -211,22 +211,9 @@ def save_graph(kg: KnowledgeGraph, folder: str | Path, format: Format = "tsv") -
     }
     if format not in write:
         raise DataError(f"there is no format {format!r}. Choose one of: {', '.join(FORMATS)}.")
-    _check_stripped(kg)
     with atomic_folder(Path(folder)) as temporary:
         write[format](kg, temporary)
     return Path(folder)
-
-
-def _check_stripped(kg: KnowledgeGraph) -> None:
-    """Refuse texts with white space around them, which no reader keeps: the graph would load as another one."""
-    named: tuple[Entity | Relation, ...] = (*kg.entities, *kg.relations)
-    for each in named:
-        padded = next((text for text in each if text != text.strip()), None)
-        if padded is not None:
-            raise DataError(
-                f"{type(each).__name__.lower()} {each.id!r} has {padded[:40]!r}, expected no white space at either "
-                "end. Strip the texts of your entities and relations."
-            )
 
 
 def _links(kg: KnowledgeGraph, split: SplitName) -> list[tuple[str, str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -46,9 +46,14 @@ class Relation(NamedTuple):
     name: str
 
 
+_Thing = TypeVar("_Thing", Entity, Relation)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class KnowledgeGraph:
     """Entities, relations, and triples in train, valid and test; immutable.
+
+    White space around an id, a name or a description is no part of it, as in a file.
 
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "headache"), ("aspirin", "treats", "fever")])
     >>> kg.entity_index("Aspirin")
@@ -65,8 +70,8 @@ class KnowledgeGraph:
     test: Triples
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "entities", tuple(self.entities))
-        object.__setattr__(self, "relations", tuple(self.relations))
+        object.__setattr__(self, "entities", _stripped(self.entities))
+        object.__setattr__(self, "relations", _stripped(self.relations))
         for split in SPLITS:
             triples = frozen_triples(getattr(self, split))
             object.__setattr__(self, split, triples)
@@ -229,6 +234,11 @@ class KnowledgeGraph:
                     f"{self.entities[head].id} {self.relations[relation].id} {self.entities[tail].id}. "
                     "Remove them from one of the two: a model must not be tested on triples it was trained on."
                 )
+
+
+def _stripped(things: Iterable[_Thing]) -> tuple[_Thing, ...]:
+    texts = ((each, tuple(map(str.strip, each))) for each in things)
+    return tuple(each if each == stripped else type(each)(*stripped) for each, stripped in texts)
 
 
 def _check_named(kind: str, named: Sequence[Entity | Relation]) -> None:
