@@ -9,6 +9,7 @@ from cascader.errors import DataError, SettingsError, StorageError
 from cascader.evaluation import METRICS, Evaluation, Metrics, compare, evaluate
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.models import Frequency
+from cascader.records import write_record
 from cascader.storage import read_parquet, write_parquet
 
 
@@ -40,6 +41,12 @@ def random_graph(seed=0, entities=60, triples=400):
     rng.shuffle(rows)
     rows = [tuple(row) for row in rows]
     return KnowledgeGraph.from_triples(rows[100:], rows[:50], rows[50:100], name="random")
+
+
+def change(path, **changes):
+    """Write a result anew, with a sum that is right: as a stranger would."""
+    saved = {name: value for name, value in json.loads(path.read_text()).items() if name != "sha256"}
+    write_record(path, {**saved, **changes})
 
 
 def test_a_scorer_that_knows_the_answers_has_mrr_one(toy):
@@ -176,8 +183,7 @@ class TestFiles:
 
     def test_figures_that_do_not_follow_from_the_ranks_are_refused(self, toy, tmp_path):
         path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
-        saved = json.loads(path.read_text())
-        path.write_text(json.dumps({**saved, "mrr": 0.99}))
+        change(path, mrr=0.99)
         with pytest.raises(DataError, match=r"has mrr 0.99, but its ranks give 0\.\d+"):
             Evaluation.load(path)
 
@@ -195,7 +201,7 @@ class TestFiles:
             Evaluation.load(tmp_path / "x.json")
 
     @pytest.mark.parametrize(
-        ("change", "message"),
+        ("changes", "message"),
         [
             ({"dataset": None}, "has dataset None"),
             ({"slices": []}, r"has slices \[\]"),
@@ -209,11 +215,23 @@ class TestFiles:
             ({"split": "dev"}, "has split 'dev'"),
         ],
     )
-    def test_a_changed_field_is_an_error(self, toy, tmp_path, change, message):
+    def test_a_changed_field_is_an_error(self, toy, tmp_path, changes, message):
         path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
-        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+        change(path, **changes)
         with pytest.raises(DataError, match=message):
             Evaluation.load(path)
+
+    def test_a_result_is_as_it_was_written(self, toy, tmp_path):
+        path = evaluate(Frequency().fit(toy), toy, seed=3).save(tmp_path)
+        path.write_text(path.read_text().replace('"seed": 3', '"seed": 4'))
+        with pytest.raises(DataError, match=r"is not as it was written: .* sha256 in it. Evaluate again"):
+            Evaluation.load(path)
+
+    def test_a_result_from_before_results_had_a_sum_is_loaded(self, toy, tmp_path):
+        evaluation = evaluate(Frequency().fit(toy), toy)
+        path = evaluation.save(tmp_path)
+        path.write_text(json.dumps(evaluation.as_dict()))
+        assert Evaluation.load(path).as_dict() == evaluation.as_dict()
 
     def test_a_result_from_before_a_metric_was_added_is_loaded_with_it(self, toy, tmp_path, monkeypatch):
         path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
@@ -226,9 +244,9 @@ class TestFiles:
 
     def test_a_changed_slice_is_refused(self, toy, tmp_path):
         path = evaluate(Frequency().fit(toy), toy).save(tmp_path)
-        saved = json.loads(path.read_text())
-        saved["slices"]["side"]["head"]["mrr"] = 0.99
-        path.write_text(json.dumps(saved))
+        slices = json.loads(path.read_text())["slices"]
+        slices["side"]["head"]["mrr"] = 0.99
+        change(path, slices=slices)
         with pytest.raises(DataError, match="has side head mrr 0.99, but its ranks give"):
             Evaluation.load(path)
 

@@ -25,7 +25,8 @@ from cascader.evaluation.metrics import (
     slices_of,
 )
 from cascader.graph import SPLITS, FloatArray, KnowledgeGraph, Queries, Side, SplitName
-from cascader.storage import read_json, read_parquet, versions_of, write_json, write_parquet
+from cascader.records import check_sum, write_record
+from cascader.storage import read_json, read_parquet, versions_of, write_parquet
 from cascader.wording import counted
 
 #: Whose true answers do not count against the gold one: those of all splits, as is usual, or, when valid is evaluated,
@@ -210,7 +211,7 @@ class Evaluation:
             },
         )
         path = Path(folder) / f"{self.name}.json"
-        write_json(path, self.as_dict())
+        write_record(path, self.as_dict())
         return path
 
     @classmethod
@@ -255,6 +256,7 @@ def _read_fields(path: Path) -> dict[str, Any]:
             f"{path} has format {saved.get('format')!r}, expected {FORMAT}. It is not an evaluation, or was written by "
             "a newer cascader: update, or evaluate again."
         )
+    check_sum(path, saved, _ADVICE)  # results had none before
     saved.setdefault("about", {})  # what a baseline has to say of itself
     for name, kind in _FIELDS.items():
         if name not in saved or not isinstance(saved[name], kind):

@@ -1,5 +1,7 @@
 """Results that someone sent: figures in JSON, ranks in Parquet, given to the commands that compare them."""
 
+import json
+
 from hypothesis import strategies as st
 
 from tests.fuzz.case import CommandLine
@@ -20,7 +22,12 @@ def cases(draw: st.DrawFn, material: Material) -> CommandLine:
     files = dict(material.results)
     name = draw(st.sampled_from(sorted(files)))
     if name.endswith(".json") and draw(st.integers(0, 3)):
-        files[name] = draw(damaged_json(files[name]))
+        files[name] = draw(damaged_json(_without_sum(files[name])))
     else:
         files[name] = damaged(files[name], draw(damages(2)))
     return CommandLine(draw(st.sampled_from(_COMMANDS)), {f"results/words/{each}": files[each] for each in files})
+
+
+def _without_sum(content: bytes) -> bytes:
+    """A result as older versions wrote it: with a sum, whatever is changed in it would be found by that alone."""
+    return json.dumps({name: value for name, value in json.loads(content).items() if name != "sha256"}).encode()
