@@ -123,3 +123,18 @@ def test_scores_that_cannot_be_written_stay_in_memory(folder, caplog, monkeypatc
     monkeypatch.undo()
     store.write()
     assert computed(ScoreStore(folder, IDENTITY), [1, 2], nothing) == 0
+
+
+def test_a_store_that_is_full_keeps_new_scores_for_their_own_question_only(folder):
+    folder.mkdir(parents=True)
+    store = WriteBehind(ScoreStore(folder, IDENTITY), waiting_pairs=2, most_pairs=4)
+    assert computed(store, [1, 2]) == 2  # written
+    assert computed(store, [3, 4]) == 2  # full
+    assert store.find(np.array([1, 2, 3, 4])).tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    for _ in range(2):
+        assert computed(store, [5, 6]) == 2
+        assert store.find(np.array([1, 2, 5, 6])).tolist() == pytest.approx([0.1, 0.2, 0.5, 0.6])
+        assert computed(store, [7]) == 1
+        assert np.isnan(store.find(np.array([5, 6]))).all()
+    assert len(ScoreStore(folder, IDENTITY).find(np.array([1, 2]))) == 2
+    assert np.isnan(ScoreStore(folder, IDENTITY).find(np.array([5, 6, 7]))).all()

@@ -150,6 +150,10 @@ class ScoreStore:
         self._taken: set[str] = set()  # the shards that are already in the table
         self._version: tuple[int, int] | None = None  # of the manifest when it was last read
 
+    def __len__(self) -> int:
+        """The number of scores that were found, as of the last look at the folder."""
+        return len(self._table)
+
     def find(self, keys: IntArray) -> FloatArray:
         """Return the score of each pair, NaN if there is none; shape (keys,)."""
         self._refresh()
@@ -272,13 +276,18 @@ def _version_of(path: Path) -> tuple[int, int] | None:
 
 #: A question reads some ten pairs: a file for each would cost more than to read them.
 WAITING_PAIRS = 8192
+#: Those that are written are in memory, too, and a server may run for months: 48 MB.
+MOST_PAIRS = 4_000_000
 
 
 class WriteBehind:
-    """Collects new scores in memory and writes them once there are many; if writing fails, they stay in memory."""
+    """Collects new scores in memory and writes them once there are many; if writing fails, they stay in memory.
 
-    def __init__(self, written: ScoreStore, waiting_pairs: int = WAITING_PAIRS) -> None:
-        self._written = written
+    Once there are `most_pairs`, written or not, new ones are kept for their own question only.
+    """
+
+    def __init__(self, written: ScoreStore, waiting_pairs: int = WAITING_PAIRS, most_pairs: int = MOST_PAIRS) -> None:
+        self._written, self._most_pairs = written, most_pairs
         self._waiting_pairs = self._next_write = waiting_pairs
         self._new = MemoryStore()
 
@@ -291,9 +300,15 @@ class WriteBehind:
 
     def compute(self, keys: IntArray, run: RunShards) -> Generator[int, None, None]:
         """Let `run` compute the missing scores in this process."""
+        if self._is_full:
+            self._new = MemoryStore()
         yield from self._new.compute(keys[np.isnan(self.find(keys))], run)
-        if len(self._new) >= self._next_write:
+        if len(self._new) >= self._next_write and not self._is_full:
             self.write()
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._written) + len(self._new) >= self._most_pairs
 
     def write(self) -> None:
         """Write the new scores, unless the run's folder is gone."""

@@ -6,7 +6,7 @@ import torch
 
 from cascader.errors import DataError, SettingsError
 from cascader.models.text.base_model import load_base_model
-from cascader.models.text.split_encoder import FrozenLayers, encode_cls, join, run_layers
+from cascader.models.text.split_encoder import FrozenLayers, RecentStates, encode_cls, join, run_layers
 from cascader.models.text.text_encoder import TextEncoder, VectorStore
 from cascader.models.text.text_model import GraphTexts, Tokens
 
@@ -128,3 +128,36 @@ class TestBadInput:
     def test_a_split_that_there_is_not(self, base):
         with pytest.raises(SettingsError, match="has 2 layers. Choose from 0 to 2"):
             FrozenLayers(base, 5)
+
+
+def read_alone(base, text):
+    return FrozenLayers(base, 1).read(Tokens.of([text], base, 99)).rows.half()
+
+
+def test_texts_that_are_asked_for_in_any_order_are_read_alone_and_once(base, monkeypatch):
+    recent = RecentStates(FrozenLayers(base, 1), Tokens.of(TEXTS, base, 99))
+    states = recent.of(np.array([2, 0, 2]))
+    assert torch.equal(states.rows, torch.cat([read_alone(base, TEXTS[place]) for place in (2, 0, 2)]))
+    assert states.counts.tolist() == recent.counts[[2, 0, 2]].tolist()
+    again = read_alone(base, TEXTS[0])
+    monkeypatch.setattr(FrozenLayers, "read", None)
+    assert torch.equal(recent.of(np.array([0])).rows, again)
+
+
+def test_texts_that_were_asked_for_take_no_more_memory_than_they_may(base):
+    tokens = Tokens.of(TEXTS, base, 99)
+    longest = int(tokens.counts.max()) + 2
+    recent = RecentStates(FrozenLayers(base, 1), tokens, most_bytes=(longest + 2) * base.width * 2)
+    before = recent._rows
+    for place in (2, 1, 0, 2, 1):  # the last two do not fit beside what was read before
+        assert torch.equal(recent.of(np.array([place])).rows, read_alone(base, TEXTS[place]))
+    assert recent._rows is before
+    assert len(before) == longest + 2
+
+
+def test_a_batch_that_does_not_fit_beside_older_texts_is_read_as_a_whole(base):
+    tokens = Tokens.of(TEXTS, base, 99)
+    recent = RecentStates(FrozenLayers(base, 1), tokens, most_bytes=int(tokens.counts[1:].sum() + 4) * base.width * 2)
+    recent.of(np.array([0, 1]))
+    both = recent.of(np.array([1, 2]))
+    assert torch.equal(both.rows, torch.cat([read_alone(base, TEXTS[place]) for place in (1, 2)]))

@@ -30,7 +30,7 @@ from cascader.models.text.context_towers import ContextTowers, Facts, Neighbors,
 from cascader.models.text.context_training import ContextTraining
 from cascader.models.text.dry_run import BlankEncoder, load_timed
 from cascader.models.text.settings import ContextOptions, ContextSettings
-from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, token_batches
+from cascader.models.text.split_encoder import FrozenLayers, RecentStates, States, token_batches
 from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.text_model import GraphTexts, TextModel, under_prefix, with_prefix
 from cascader.models.training import Trainable, TrainingCost, seconds_for, seconds_per_step
@@ -128,7 +128,7 @@ class ContextEncoder(TextModel):
             self._towers = ContextTowers(base, len(kg.relations), self.settings).to(base.device)
         self._towers.requires_grad_(True).eval()
         self._load_base: Callable[[], BaseModel] = lambda: base
-        self._anchors = _Anchors(cache(lambda: StateCache(self._lower(base), texts.entities)), self._vectors, True)
+        self._anchors = _Anchors(cache(lambda: RecentStates(self._lower(base), texts.entities)), self._vectors, True)
 
     def _lower(self, base: BaseModel) -> FrozenLayers:
         return FrozenLayers(base, self._split(base))
@@ -245,7 +245,7 @@ class ContextEncoder(TextModel):
         scorer = copy.copy(self)
         base, new = self._base_model(), _graph_of(entities, kg)
         texts = GraphTexts.of(new, base, self.settings.max_tokens)
-        states = StateCache(self._lower(base), texts.entities)
+        states = RecentStates(self._lower(base), texts.entities)
         scorer._anchors = _Anchors(lambda: states, scaled(self._new_vectors(entities, kg)), False)
         return scorer
 
@@ -299,19 +299,20 @@ class ContextEncoder(TextModel):
 
 
 class _Anchors:
-    """The texts of the entities that questions are about, read when they are first needed."""
+    """The texts of the entities that questions are about, read when they are needed."""
 
-    def __init__(self, load: Callable[[], StateCache], vectors: Tensor, have_facts: bool) -> None:
+    def __init__(self, load: Callable[[], RecentStates], vectors: Tensor, have_facts: bool) -> None:
         self._load, self._vectors, self.have_facts = load, vectors, have_facts
 
     def lengths(self, anchors: IntArray) -> IntArray:
         """How many tokens each text has; shape (anchors,)."""
-        counts: IntArray = self._load().of(anchors).counts[anchors]
+        counts: IntArray = self._load().counts[anchors]
         return counts
 
     def texts(self, anchors: IntArray) -> Texts:
         """The texts of anchors."""
-        return Texts.of(self._load().of(anchors), self._vectors, anchors)
+        vectors = self._vectors.index_select(0, to_device(anchors, self._vectors.device).long())
+        return Texts.of(self._load().of(anchors), vectors, np.arange(len(anchors)))
 
 
 def _graph_of(entities: Sequence[Entity], kg: KnowledgeGraph) -> KnowledgeGraph:

@@ -7,6 +7,7 @@ remains is one vector per text.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 import torch
@@ -16,11 +17,13 @@ from torch.nn.functional import scaled_dot_product_attention
 from cascader.display import progress
 from cascader.errors import SettingsError
 from cascader.graph import IntArray
-from cascader.graph.arrays import offsets_of
+from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.text.base_model import BaseModel, Layer
 from cascader.models.text.text_model import Tokens
 
 TOKENS_AT_ONCE = 4096
+#: The most memory for the states of texts that may be asked about again: some ten thousand texts.
+_RECENT_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +121,44 @@ class StateCache:
         if places < len(self._states.offsets) and self._states.offsets[places] == len(rows):
             self._states.rows[: len(rows)] = rows
             self._is_read[:places] = True
+
+
+class RecentStates:
+    """The states of texts that were asked for, likewise each read by itself; once its memory is full, it starts over.
+
+    The memory is taken at once, for all texts or as much as there may be: a server must not grow with what it is asked.
+    """
+
+    def __init__(self, lower: FrozenLayers, tokens: Tokens, most_bytes: int = _RECENT_BYTES) -> None:
+        self._lower, self._tokens = lower, tokens
+        self.counts = tokens.counts + 2  #: how many tokens each text has, (texts,)
+        room = most_bytes // (lower.width * torch.float16.itemsize)
+        # Filled, because the system gives memory only when it is first written to.
+        self._rows = torch.empty(min(int(self.counts.sum()), room), lower.width, dtype=torch.float16).fill_(0)
+        self._starts, self._end = np.full(len(tokens), -1), 0  # -1: not among them
+        self._lock = Lock()  # threads may share a model, and one must not empty what another reads
+
+    def of(self, texts: IntArray) -> States:
+        """The states of these texts, in this order."""
+        counts = self.counts[texts]
+        with self._lock:
+            self._read(np.unique(texts))
+            places = np.repeat(self._starts[texts], counts) + positions_within(counts)
+            return States(offsets_of(counts), self._rows.index_select(0, torch.from_numpy(places)))
+
+    def _read(self, distinct: IntArray) -> None:
+        missing = distinct[self._starts[distinct] < 0]
+        if self._end + self.counts[missing].sum() > len(self._rows):
+            self._starts[:], self._end, missing = -1, 0, distinct
+        if len(missing):
+            self._keep(missing)
+
+    def _keep(self, texts: IntArray) -> None:
+        read = self._lower.read(self._tokens.take(texts), "reading texts, lower layers", 1)
+        with torch.no_grad():
+            self._rows[self._end : self._end + len(read.rows)] = read.rows.half()
+        self._starts[texts] = self._end + read.offsets[:-1]
+        self._end += len(read.rows)
 
 
 def run_layers(layers: nn.ModuleList, states: Tensor, mask: Tensor) -> Tensor:
