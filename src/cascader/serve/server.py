@@ -32,9 +32,8 @@ _WATCH_SECONDS = 0.1
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 #: How long a thread may keep the others waiting: a fifth of Python's own, because health must be answered at any time.
 _SWITCH_SECONDS = 0.001
-#: Parameters of glibc's mallopt, and the least bytes of a large block: what glibc begins with.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_LARGE_BYTES = 1 << 17
+#: How often memory that is free goes back to the system.
+_SECONDS_BETWEEN_RETURNS = 10.0
 
 
 def serve(
@@ -58,13 +57,12 @@ def serve(
                 f"other machines can reach {host}, so anyone there could ask. Set --token TOKEN, or serve on 127.0.0.1."
             )
         name = address if address in _EVERYWHERE else host
-        give_back_large_blocks()
         loaded, access = load_run(run, verify=verify), {"host": name, "token": token}
         app = create_app(loaded, **access, read_only=read_only, limits=limits, batching=batching)
         _log_requests()
         _keep_others_from_waiting()
         server = uvicorn.Server(_config(app, limits))
-        with _ended_in_time(server, app.state.service):
+        with _ended_in_time(server, app.state.service), _giving_back_memory():
             # The socket listens already: whoever connects before uvicorn runs is answered a moment later.
             if heard:  # and what it raised was lost in a library that lets no exception pass
                 sys.exit(0)
@@ -72,17 +70,36 @@ def serve(
             server.run(sockets=[listener])
 
 
-def give_back_large_blocks() -> bool:
-    """Let glibc return a large block of memory as soon as it is free; whether this is glibc.
+@contextlib.contextmanager
+def _giving_back_memory() -> Iterator[None]:
+    """Give free memory back every few seconds, in a thread of its own."""
+    has_ended = threading.Event()
 
-    Otherwise, it keeps blocks in its heap once some of their size were freed. Those of a language model have as many
-    sizes as there are batches, so the heap fills with holes, and a server grows for hours.
+    def run() -> None:
+        while give_back_memory() and not has_ended.wait(_SECONDS_BETWEEN_RETURNS):
+            pass
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        thread.join()
+
+
+def give_back_memory() -> bool:
+    """Let glibc return what is free to the system, wherever it lies in its heaps; whether this is glibc.
+
+    By itself, it returns only what is free at the end of a heap. The blocks of a language model have as many sizes as
+    there are batches, so heaps fill with holes, and a server grows for hours. To have each block returned as soon as it
+    is free would take a third of the time, for the system then hands out every page again and again.
     """
     try:
-        configure = ctypes.CDLL(None).mallopt
+        ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):
         return False
-    return all(configure(what, _LARGE_BYTES) == 1 for what in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD))
+    return True
 
 
 def _keep_others_from_waiting() -> None:

@@ -97,7 +97,7 @@ class CrossSettings(PairSettings):
     objective: CrossObjective = "listwise"
     #: Layers that read each text alone, once; at least two must be left above, to see pairs.
     split_layer: Annotated[int, Between(0, 1000)] = 3
-    batch_tokens: Annotated[int, Between(1, 100_000_000)] = 8192  #: of a batch when scoring
+    batch_tokens: Annotated[int, Between(1, 100_000_000)] = 2048  #: of a batch when scoring; more are slower on a CPU
     #: When scoring; int8 only if a check on valid finds next to no difference. "auto" is int8 where it is installed.
     precision: Precision = "float32"
 
