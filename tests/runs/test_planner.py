@@ -205,6 +205,18 @@ def test_a_line_through_two_sizes_is_followed(monkeypatch):
     assert seconds_for(work, 0) == 0
 
 
+def test_a_count_that_is_no_larger_than_the_sizes_is_timed_as_it_is_and_once(monkeypatch):
+    clock, done = [0.0], []
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+
+    def work(count):
+        done.append(count)
+        clock[0] += 3 + count / 10
+
+    assert seconds_for(work, 20) == pytest.approx(5)
+    assert done == [2, 20]  # the first warms up
+
+
 def test_the_first_step_only_warms_up(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])

@@ -290,8 +290,10 @@ def seconds_for(work: Callable[[int], object], count: int, sizes: tuple[int, int
     if count == 0:
         return 0.0
     work(min(2, count))  # warms up
+    if large == small:
+        return _seconds(work, count)
     after_small, after_large = _seconds(work, small), _seconds(work, large)
-    if large == small or after_large <= after_small:
+    if after_large <= after_small:
         return after_large * count / large
     slope = (after_large - after_small) / (large - small)
     return after_large + slope * (count - large)

@@ -197,10 +197,8 @@ class MeasuredCosts:
             lambda count: calibrate(Cascade(together), kg, kg.valid[:count]),
             min(len(kg.valid), calibration_triples(len(kg.entities))),
         )
-        if len(dense) > 1:
-            seconds += self._seconds_to_add(dense)
         reading = [tier for tier in tiers if tier not in dense]
-        return seconds + sum(self._seconds_to_rerank(together, tier) for tier in reading)
+        return seconds + self.adding(dense) + sum(self._seconds_to_rerank(together, tier) for tier in reading)
 
     def _seconds_to_add(self, dense: Sequence[str]) -> float:
         scorers, kg = [self._models[tier] for tier in dense], self._kg

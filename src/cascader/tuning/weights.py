@@ -9,6 +9,7 @@ Each query of valid is represented by the best candidates of every scorer, and b
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,8 @@ _FEWEST_QUERIES = 10
 _FACTORS = (4.0, 2.0, 1.4, 1.2)
 #: These shares of the largest weight are always tried, so that a small weight is no trap; the first is next to nothing.
 _SHARES = (0.05, 0.2, 1.0)
+#: How many sums are computed side by side: small samples take as long as their calls, large ones as their memory.
+_AT_ONCE = 1 << 15
 #: Newton's method ends when no weight changes the logits by more than this, or after so many steps.
 _TOLERANCE, _STEPS = 1e-3, 25
 #: Keeps the weights finite if the scores separate all golds from the rest.
@@ -116,8 +119,8 @@ class Sample:
 
 
 def _reciprocal_ranks(sums: FloatArray, counts: FloatArray) -> FloatArray:
-    """From how far each candidate is above the gold, and how many it stands for, (queries, candidates); (queries,)."""
-    return 1 / (1 + (counts * (sums > 0)).sum(axis=1) + (counts * (sums == 0)).sum(axis=1) / 2)
+    """From how far each candidate is above the gold, and how many it stands for, (..., queries, candidates)."""
+    return 1 / (1 + (counts * (sums > 0)).sum(axis=-1) + (counts * (sums == 0)).sum(axis=-1) / 2)
 
 
 def _sampled(block: Block, scorers: Sequence[Scorer], draw: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -191,29 +194,35 @@ def _climb(sample: Sample, start: FloatArray, shrinkage: float = 0.0) -> FloatAr
     scores, counts, units = sample.scores[:, 1:], sample.stands_for[:, 1:], _units(sample)
     weights, sums = start.copy(), scores @ start.astype(np.float32)
     of_scorer = np.ascontiguousarray(np.moveaxis(scores, 2, 0))  # read from end to end, hundreds of times
-    best = _reciprocal_ranks(sums, counts).sum()
-    for factor in _FACTORS:
-        for scorer in np.flatnonzero(units).tolist():
-            for tried in _neighbors(weights, scorer, factor, units):
-                changed = np.where(np.arange(len(weights)) == scorer, tried, weights)
-                moved = sums + of_scorer[scorer] * np.float32(tried - weights[scorer])
-                found = _reciprocal_ranks(moved, counts).sum() - shrinkage * _doublings(changed, start, units)
-                if found > best + 1e-6:
-                    best, weights, sums = found, changed, moved
+    best, width = _reciprocal_ranks(sums, counts).sum(), max(1, _AT_ONCE // max(1, sums.size))
+    for factor, scorer in product(_FACTORS, np.flatnonzero(units).tolist()):
+        values = _neighbors(weights, scorer, factor, units)
+        while len(values):
+            tried = values[:width]
+            changed = weights[None].repeat(len(tried), axis=0)
+            changed[:, scorer] = tried
+            moved = sums + of_scorer[scorer] * (tried - weights[scorer]).astype(np.float32)[:, None, None]
+            found = _reciprocal_ranks(moved, counts).sum(axis=1)
+            found -= shrinkage * _doublings(changed, start, units) if shrinkage else 0.0
+            gains = np.flatnonzero(found > best + 1e-6)[:1]
+            for place in gains:  # the values behind it are tried from there
+                best, weights, sums = found[place], changed[place], moved[place]
+            values = values[gains[0] + 1 if len(gains) else len(tried) :]
     return weights
 
 
-def _neighbors(weights: FloatArray, scorer: int, factor: float, units: FloatArray) -> list[float]:
+def _neighbors(weights: FloatArray, scorer: int, factor: float, units: FloatArray) -> FloatArray:
     """The other values of one weight that are worth trying: near ones, none, and some share of the largest weight."""
     weight, largest = weights[scorer], (weights * units).max()
     shares = [largest * share / units[scorer] for share in _SHARES]
-    return [value for value in (weight / factor, weight * factor, 0.0, *shares) if value != weight]
+    return np.array([value for value in (weight / factor, weight * factor, 0.0, *shares) if value != weight])
 
 
-def _doublings(weights: FloatArray, start: FloatArray, units: FloatArray) -> float:
-    """How often weights were doubled or halved on the way from `start`; next to nothing counts as nothing."""
+def _doublings(weights: FloatArray, start: FloatArray, units: FloatArray) -> FloatArray:
+    """How often each row of weights was doubled or halved since `start`; next to nothing counts as nothing."""
     nothing = _SHARES[0] * (start * units).max() / np.where(units > 0, units, 1)
-    return float(np.abs(np.log2((weights + nothing) / (start + nothing))).sum())
+    doublings: FloatArray = np.abs(np.log2((weights + nothing) / (start + nothing))).sum(axis=1)
+    return doublings
 
 
 def _units(sample: Sample) -> FloatArray:
@@ -306,11 +315,14 @@ class _Judged(NamedTuple):
     common: FloatArray  # (queries,) the ranks with common weights
 
 
-def _judged(sample: Sample) -> _Judged:
-    """Judge a sum by triples that its weights were not fitted to, with weights by relation if these are better."""
+def _judged(sample: Sample, common: FloatArray | None = None) -> _Judged:
+    """Judge a sum by triples that its weights were not fitted to, with weights by relation if these are better.
+
+    `common` is what `held_out_ranks` has found with the same weights for all relations, if that is known.
+    """
     counts = np.unique(sample.queries.relations, return_counts=True)[1]
     tried = SHRINKAGES if len(counts) > 1 and counts.max() >= _FEWEST_QUERIES else SHRINKAGES[:1]
-    found = held_out_ranks(sample, tried)
+    found = common if common is not None and tried == SHRINKAGES[:1] else held_out_ranks(sample, tried)
     best = int(np.argmax([ranks.mean() for ranks in found]))
     return _Judged(found[best], tried[best], found[0])
 
@@ -320,8 +332,9 @@ def _without_useless(sample: Sample, scorers: list[int]) -> tuple[list[int], _Ju
     found = _judged(sample.of(scorers))
     for scorer in scorers[:-1]:
         fewer = [other for other in scorers if other != scorer]
-        if held_out_ranks(sample.of(fewer))[0].mean() >= found.common.mean():  # else there is no need to look closer
-            without = _judged(sample.of(fewer))
+        common = held_out_ranks(sample.of(fewer))
+        if common[0].mean() >= found.common.mean():  # else there is no need to look closer
+            without = _judged(sample.of(fewer), common)
             if without.ranks.mean() >= found.ranks.mean():
                 scorers, found = fewer, without
     return scorers, found
