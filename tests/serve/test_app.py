@@ -159,6 +159,12 @@ def test_verdicts_are_those_of_the_run_itself(words, words_folder):
         assert body["is_true"] == (body["probability"] >= found["threshold"])
 
 
+def test_pairs_that_verdicts_have_read_are_not_counted_for_ever(words):
+    for _ in range(2):  # the second time, they are in the store
+        words.post("/api/classify", json={"triples": [["e3", "like", "e13"]]}).json()
+    assert not any(scorer.new_pairs for scorer in words.app.state.service._counting)
+
+
 def test_entities_are_found_by_any_part_of_their_name(words):
     def ids(**query):
         return [entity["id"] for entity in words.get("/api/entities", params=query).json()["entities"]]

@@ -205,6 +205,7 @@ class QueryService:
     def _work(self, key: BatchKey, items: list[Any], check: Check) -> list[Any]:
         for scorer in self._counting:
             scorer.check = check
+            scorer.new_pairs.clear()
         with no_progress():
             if key.alone is _ACTION:
                 return [action() for action in items]
@@ -220,8 +221,6 @@ class QueryService:
         level = self.levels[key.level]
         predictor = self._predictor(level, asked[0])
         questions, question_of = _queries(asked).unique()
-        for scorer in self._counting:
-            scorer.new_pairs.clear()
         top, deadline = max(query.top for query in asked), _deadline(asked[0])
         found = list(predictor.answer(questions, top=top, with_known=key.with_known, deadline=deadline))
         read = self._pairs_read(questions, found, predictor)
