@@ -12,7 +12,7 @@ from cascader.graph import Candidates, Entity, KnowledgeGraph, Queries, Relation
 from cascader.models.embeddings import ComplEx
 from cascader.models.embeddings.embedding import NeighborEmbedding
 from cascader.models.text import CrossEncoder, DualEncoder
-from cascader.models.text.split_encoder import FrozenLayers
+from cascader.models.text.reading import FrozenLayers
 from cascader.runs import Predictor, for_new_entities, parse_entity
 
 

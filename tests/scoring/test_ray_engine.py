@@ -10,11 +10,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import cascader
 from cascader.errors import DataError, EngineError, MissingExtraError, SettingsError
+from cascader.models.readers import reading_with
+from cascader.models.text.base_model import load_base_model
+from cascader.models.text.reading import FrozenLayers
+from cascader.models.text.text_model import Tokens
 from cascader.runs import every_question
 from cascader.runs.folder import load_scorer
 from cascader.scoring import ScoreStore, ray_engine
@@ -200,6 +205,17 @@ def test_a_killed_node_changes_no_byte(copied, expected, cluster, engine_of_all)
         evaluated(copied, Disturbed(engine_of_all, lambda: cluster.remove_node(node, allow_graceful=False))) == expected
     )
     engine_of_all.workers = 2
+
+
+@pytest.mark.slow
+def test_texts_are_read_as_one_process_reads_them(tiny_model, tmp_path, engine_of_all, monkeypatch):
+    monkeypatch.setattr("cascader.models.text.reading.SHARD_TEXTS", 2)
+    lower = FrozenLayers(load_base_model(tiny_model), 1)
+    tokens, alone = Tokens.of(["a b c", "", "d e f g", "h i"], lower.base, 99), np.arange(4)[:, None]
+    with reading_with(engine_of_all, str(tmp_path), "late"):
+        found = lower.read(tokens, batches=alone)
+    assert torch.equal(found.rows, lower.read(tokens, batches=alone).rows)
+    assert engine_of_all._idle == []  # for hours of training, no worker would keep a CPU from others
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_a_worker_that_writes_into_a_copy_of_its_own_is_an_error(folder, monkeyp
     monkeypatch.setattr("cascader.scoring.store._SECONDS_TO_ARRIVE", 0.0)
     with pytest.raises(
         StorageError,
-        match=r"a worker has scored .*00000/00000.safetensors, but not into this folder.*disk that all machines share",
+        match=r"a worker has written .*00000/00000.safetensors, but not into this folder.*disk that all machines share",
     ):
         computed(ScoreStore(folder, IDENTITY), [1, 5], elsewhere)
 

@@ -155,7 +155,8 @@ ShardOption = Annotated[
 
 def chosen_engine(
     engine: Annotated[
-        Literal["local", "ray"], typer.Option("--engine", help="What reads pairs: this machine, or a Ray cluster.")
+        Literal["local", "ray"],
+        typer.Option("--engine", help="What reads texts and pairs: this machine, or a Ray cluster."),
     ] = "local",
     address: Annotated[
         str | None,
@@ -167,7 +168,7 @@ def chosen_engine(
     processes: Annotated[
         int | None,
         typer.Option(
-            "--processes", help="How many processes read pairs. [default: 1, or as many as the Ray cluster has CPUs]"
+            "--processes", help="How many processes read. [default: 1, or as many as the Ray cluster has CPUs]"
         ),
     ] = None,
 ) -> "LocalEngine | RayEngine":

@@ -19,6 +19,7 @@ from cascader.graph import KnowledgeGraph
 from cascader.models.device import current_device, training_with, using_device
 from cascader.models.history import TrainingHistory
 from cascader.models.model import Model, TrainedModel
+from cascader.models.readers import reading_with
 from cascader.models.registry import model_class
 from cascader.runs.calibrations import keep_decisions
 from cascader.runs.decisions import append_decisions
@@ -62,9 +63,9 @@ def fit(
     "plausibility", "rules", "similarity", "kge", "dual", "late", "cross" or any registered model; the default is all of
     these that the graph's texts allow. `model` says which embeddings "kge" stands for. `settings` changes those of the
     preset: `{"kge": {"dim": 50}}`. `update` is the folder of a run whose decisions are learned from: its accepted links
-    join train, its rejected ones are negatives and never proposed. The `engine` reads the pairs for tuning. `device` is
-    where it is trained and then answers: "auto", "cpu", "cuda", "cuda:1" or "mps"; `training_processes` is how many
-    processes train language models. Without `out`, the run lives in a temporary folder until Python exits:
+    join train, its rejected ones are negatives and never proposed. The `engine` reads texts, and the pairs for tuning.
+    `device` is where it is trained and then answers: "auto", "cpu", "cuda", "cuda:1" or "mps"; `training_processes` is
+    how many processes train language models. Without `out`, the run lives in a temporary folder until Python exits:
     `run.save(folder)` saves it.
 
     >>> from cascader import KnowledgeGraph, fit
@@ -126,16 +127,20 @@ def fit_requested(request: FitRequest, folder: RunFolder, engine: Engine | None 
     check_device(engine, str(current_device()))
     with addressed(), folder.locked(), recording(folder.log()):
         plan = _start(request, folder)
-        plan = train_tiers(plan, request, folder, lambda tier: _offer(plan, tier, request, folder))
+        plan = train_tiers(plan, request, folder, engine, lambda tier: _offer(plan, tier, request, folder))
         return _finish(plan, request, folder, engine)
 
 
 def train_tiers(
-    plan: FitPlan, request: FitRequest, folder: RunFolder, trained: Callable[[str], None] = lambda tier: None
+    plan: FitPlan,
+    request: FitRequest,
+    folder: RunFolder,
+    engine: Engine | None = None,
+    trained: Callable[[str], None] = lambda tier: None,
 ) -> FitPlan:
     """Train the planned tiers one after another, tell `trained`, and return the plan with the seconds they took."""
     for tier in plan.tiers:
-        with stage(tier):
+        with stage(tier), reading_with(engine, folder.for_workers, tier):
             plan = _train(plan, tier, request, folder)
         trained(tier)
     return plan

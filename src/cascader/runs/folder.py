@@ -16,6 +16,7 @@ from cascader.graph import KnowledgeGraph
 from cascader.models.checkpoints import CHECKPOINT
 from cascader.models.device import using_device
 from cascader.models.model import Model
+from cascader.models.readers import READING
 from cascader.models.registry import load_model
 from cascader.paths import check_regular
 from cascader.records import FileSum, check_sums, read_record, sums_of, write_record
@@ -42,7 +43,7 @@ FORMAT = 3
 _AS_IT_WAS = Split(valid=0, test=0)
 _RECORD = "run.json"
 #: What is brought from a URL when it is needed, and not before: stored scores, and what only fitting goes on from.
-_SCORES, _CHECKPOINTS = "scores/*", f"*/{CHECKPOINT}"
+_SCORES, _ONLY_TO_GO_ON = "scores/*", (f"*/{CHECKPOINT}", f"{READING}/*")
 _PACKAGES = ("cascader", "numpy", "torch", "safetensors", "transformers")
 _ADVICE = "Copy the run again from where it came from, or fit it again. --no-verify reads it without this check."
 
@@ -57,7 +58,7 @@ class RunFolder:
     def __init__(self, address: str | Path) -> None:
         self.path = local_path(address)
         self.address = by_address(str(self.path))
-        refresh(self.path, without=(_SCORES, _CHECKPOINTS))
+        refresh(self.path, without=(_SCORES, *_ONLY_TO_GO_ON))
         self._sums: dict[str, dict[str, FileSum]] = {}  # of the files of a tier, or of the graph
         self._loaded: dict[str, Model] = {}  # the tiers that later ones learn beside
 
@@ -197,7 +198,7 @@ class RunFolder:
                 f"{self.address} has no trained tier {name!r} whose scores could be stored. Fit it first."
             )
         store = self._store(name, kg.data_hash)
-        load = Call(load_scorer, (self._for_workers, name, self.tier_hash(name), device))
+        load = Call(load_scorer, (self.for_workers, name, self.tier_hash(name), device))
         if isinstance(engine, ShareEngine):
             return StoredScorer(model, kg, engine.store(name, store), engine, load)
         if self.is_read_only:
@@ -205,13 +206,13 @@ class RunFolder:
         return StoredScorer(model, kg, store, engine, load)
 
     @property
-    def _for_workers(self) -> str:
+    def for_workers(self) -> str:
         """The address under which other processes and machines find the run."""
         return str(self.path.resolve()) if self.address == str(self.path) else self.address
 
     def _store(self, name: str, data_hash: str) -> ScoreStore:
         refresh(self.path / "scores" / name)
-        root, identity = self._for_workers, {"model": self.tier_hash(name), "data": data_hash}
+        root, identity = self.for_workers, {"model": self.tier_hash(name), "data": data_hash}
         return ScoreStore(local_path(root) / "scores" / name, identity, root=root)
 
     @property

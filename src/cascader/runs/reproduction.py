@@ -156,7 +156,7 @@ def reproduce_requested(request: ReproductionRequest, folder: RunFolder, engine:
         state, plan, fit_plan = _planned(state, request, folder)
         if not plan.rows:
             return _finish(state, plan, Choices(request.fit.kg.data_hash, {}), {}, folder, engine)
-        fit_plan = _trained(fit_plan, request.fit, folder)
+        fit_plan = _trained(fit_plan, request.fit, folder, engine)
         run = load_run(folder.address)
         state = replace(state, training_seconds=sum(tier.actual_seconds or 0 for tier in fit_plan.tiers.values()))
         state, choices = choose_rows(run, _resolved(run, plan), plan, state, request.fit.budget, engine)
@@ -182,10 +182,10 @@ def _planned(
     return state, plan, fit_plan
 
 
-def _trained(plan: FitPlan, request: FitRequest, folder: RunFolder) -> FitPlan:
+def _trained(plan: FitPlan, request: FitRequest, folder: RunFolder, engine: Engine | None) -> FitPlan:
     """Train the tiers unless all of them are; the paper's language models stand apart from our cascade."""
     if not folder.is_complete:
-        plan = train_tiers(plan, request, folder)
+        plan = train_tiers(plan, request, folder, engine)
         kinds = {tier: request.kinds[tier] for tier in plan.tiers}
         folder.mark_complete(request.kg, plan.presets, kinds, [tier for tier in PAPER_TIERS if tier in kinds])
     return plan

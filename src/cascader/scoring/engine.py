@@ -162,6 +162,10 @@ class Engine(Protocol):
         """Yield the position of each shard once it is done; `loaded` is what this process has already loaded."""
         ...
 
+    def dismiss(self) -> None:
+        """End the workers, if there are any; the next run starts new ones."""
+        ...
+
 
 def serve(connection: Connection, threads: int) -> None:
     """Load once, then work on one shard after another until the engine or its process is gone."""
@@ -275,6 +279,10 @@ class LocalEngine:
                 self._workers.append(_Worker(process, ours))
 
     def close(self) -> None:
+        """End the workers for good."""
+        self.dismiss()
+
+    def dismiss(self) -> None:
         """End the workers; the next run starts new ones."""
         for worker in self._workers:
             worker.process.kill()

@@ -188,14 +188,15 @@ class RayEngine:
             self._is_ours = True
         return ray
 
-    def _dismiss(self) -> None:
+    def dismiss(self) -> None:
+        """End the workers; the next run starts new ones."""
         for worker in [*self._idle, *self._starting.values()]:
             _kill(worker)
         self._idle, self._starting, self._failures = [], {}, 0
 
     def close(self) -> None:
         """End the workers, and disconnect; the next run starts new ones."""
-        self._dismiss()
+        self.dismiss()
         if self._is_ours:
             import ray
 

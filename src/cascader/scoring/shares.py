@@ -86,6 +86,10 @@ class ShareEngine:
         """Yield the position of each shard once it is done."""
         return self.engine.run(task, shards, loaded)
 
+    def dismiss(self) -> None:
+        """End the workers; the next run starts new ones."""
+        self.engine.dismiss()
+
     def store(self, tier: str, written: ScoreStore) -> "ShareStore":
         """Return the store that scores this share of what is missing in `written`."""
         folder = (self.folder / tier / written.folder.name).resolve()

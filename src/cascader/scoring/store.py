@@ -189,7 +189,7 @@ class ScoreStore:
         inside = self.folder.relative_to(local_path(self._root)).as_posix()
         for place in run([FileShard(self._root, f"{inside}/{name}", parts[name]) for name in left]):
             name = left[place]
-            job.shards[name] = sha256_of(_arrived(self.folder / name))
+            job.shards[name] = sha256_of(arrived(self.folder / name))
             self._write()
             yield len(parts[name])
         job.is_open = False
@@ -252,13 +252,13 @@ class ScoreStore:
                 remove(path)
 
 
-def _arrived(path: Path) -> Path:
-    """Return the path of a shard that a worker says it has written, once it is here."""
+def arrived(path: Path) -> Path:
+    """Return the path of a file that a worker says it has written, once it is here."""
     end = time.monotonic() + _SECONDS_TO_ARRIVE
     while not present(path).exists():
         if time.monotonic() > end:
             raise StorageError(
-                f"a worker has scored {path}, but not into this folder: it has a copy of the run of its own. Put the "
+                f"a worker has written {path}, but not into this folder: it has a copy of the run of its own. Put the "
                 "run on a disk that all machines share, or at a URL."
             )
         time.sleep(0.1)

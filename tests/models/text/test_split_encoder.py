@@ -6,7 +6,8 @@ import torch
 
 from cascader.errors import DataError, SettingsError
 from cascader.models.text.base_model import load_base_model
-from cascader.models.text.split_encoder import FrozenLayers, RecentStates, encode_cls, join, run_layers
+from cascader.models.text.reading import FrozenLayers, RecentStates
+from cascader.models.text.split_encoder import encode_cls, join, run_layers
 from cascader.models.text.text_encoder import TextEncoder, VectorStore
 from cascader.models.text.text_model import GraphTexts, Tokens
 
@@ -102,9 +103,9 @@ class TestStore:
         read = []
         original = FrozenLayers.read
 
-        def counted(self, tokens, description=""):
+        def counted(self, tokens, **how):
             read.append(len(tokens))
-            return original(self, tokens)
+            return original(self, tokens, **how)
 
         monkeypatch.setattr(FrozenLayers, "read", counted)
         TextEncoder(base, GraphTexts.of(kg, base, 9), 0)

@@ -43,6 +43,8 @@ class BaseModel:
     name: str
     tokenizer: Any
     encoder: Any  # a transformers model of the BERT family
+    #: What `load_base_model` finds it by on any machine; empty if another process must not load it by name.
+    source: str = ""
 
     @property
     def width(self) -> int:
@@ -108,7 +110,9 @@ def load_base_model(name: str = DEFAULT_BASE) -> BaseModel:
         "Name a folder that holds one, a model on the Hugging Face Hub, with a network connection, or use the default, "
         f"{DEFAULT_BASE}."
     )
-    return _load(name, source, Path(source).is_dir(), advice)
+    model = _load(name, source, Path(source).is_dir(), advice)
+    is_folder = name != DEFAULT_BASE and Path(name).is_dir()
+    return replace(model, source=str(Path(name).resolve()) if is_folder else name)
 
 
 def save_held_model(model: BaseModel, folder: Path, is_trained: bool) -> None:

@@ -29,8 +29,9 @@ from cascader.models.text.base_model import BaseModel, load_base_model, load_hel
 from cascader.models.text.context_towers import ContextTowers, Facts, Neighbors, Texts, scaled
 from cascader.models.text.context_training import ContextTraining
 from cascader.models.text.dry_run import BlankEncoder, load_timed
+from cascader.models.text.reading import FrozenLayers, RecentStates
 from cascader.models.text.settings import ContextOptions, ContextSettings
-from cascader.models.text.split_encoder import FrozenLayers, RecentStates, States, token_batches
+from cascader.models.text.split_encoder import States, token_batches
 from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.text_model import GraphTexts, TextModel, under_prefix, with_prefix
 from cascader.models.training import Trainable, TrainingCost, seconds_for, seconds_per_step

@@ -14,7 +14,8 @@ from cascader.graph.arrays import offsets_of
 from cascader.models.optimization import hard_negatives
 from cascader.models.text.base_model import BaseModel, load_base_model
 from cascader.models.text.pairs import PairEncoder
-from cascader.models.text.split_encoder import TOKENS_AT_ONCE, FrozenLayers, States, token_batches
+from cascader.models.text.reading import TOKENS_AT_ONCE, FrozenLayers
+from cascader.models.text.split_encoder import States, token_batches
 from cascader.models.text.text_encoder import TextEncoder
 from cascader.models.text.text_model import Tokens
 from cascader.models.training import seconds_for
@@ -65,9 +66,9 @@ def seconds_to_read(lower: FrozenLayers, tokens: Tokens, batch_tokens: int = TOK
         return 0.0
     by_length = np.argsort(tokens.counts, kind="stable")
     some = tokens.take(by_length[np.unique(np.linspace(0, len(tokens) - 1, _TEXTS).astype(np.int64))])
-    lower.read(some.take(np.arange(1)), batch_tokens=batch_tokens)  # warms up
+    lower.read(some.take(np.arange(1)))  # warms up
     started = time.perf_counter()
-    lower.read(some, batch_tokens=batch_tokens)
+    lower.read(some, batches=token_batches(some.counts + 2, batch_tokens))
     seconds = time.perf_counter() - started
     if batch_tokens == 1:  # one by one, the calls take the time, not the tokens
         return seconds * len(tokens) / len(some)

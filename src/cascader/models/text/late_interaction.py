@@ -27,8 +27,8 @@ from cascader.models.text.base_model import BaseModel, load_base_model, load_hel
 from cascader.models.text.dry_run import load_timed, seconds_for_hard_negatives, seconds_to_read
 from cascader.models.text.late_tokens import LateTexts, QuestionTokens, TokenMatcher, TokenRows, best_matches, by_length
 from cascader.models.text.late_training import LateTraining
+from cascader.models.text.reading import FrozenLayers
 from cascader.models.text.settings import LateOptions, LateSettings
-from cascader.models.text.split_encoder import FrozenLayers
 from cascader.models.text.text_model import TextModel, phrase_of, text_of, under_prefix, with_prefix
 from cascader.models.text.words import MatchedWords, words_of
 from cascader.models.training import Trainable, TrainingCost, seconds_for, seconds_per_step

@@ -21,14 +21,15 @@ from cascader.models.device import to_device
 from cascader.models.files import array_of
 from cascader.models.optimization import BackwardContext
 from cascader.models.text.base_model import BaseModel
+from cascader.models.text.reading import TOKENS_AT_ONCE, FrozenLayers
 from cascader.models.text.settings import LateSettings
-from cascader.models.text.split_encoder import FrozenLayers, token_batches
+from cascader.models.text.split_encoder import token_batches
 from cascader.models.text.text_model import GraphTexts, Tokens, name_in_text
 
 #: The parts of texts: [CLS], which stands for a text as a whole, names, descriptions, and the phrases of relations.
 WHOLE, NAME, DESCRIPTION, PHRASE = range(4)
 PARTS = 4
-#: Texts that are read before their states are rounded to 16 bits: more would take up memory, fewer are slower to read.
+#: Texts whose rows are in 32 bits at once: more would take up memory. Batches to read are drawn from as many.
 _TEXTS_AT_ONCE = 4096
 #: Dot products are computed in blocks that stay in a core's cache: rows of questions' tokens, columns of entities'.
 _ROWS_AT_ONCE = 128
@@ -149,13 +150,12 @@ def _parts(tokens: Tokens, name_counts: IntArray) -> Tensor:
 
 def _read(lower: FrozenLayers, tokens: Tokens, parts: Tensor) -> TokenRows:
     """Read texts once, and keep the states of their tokens in 16 bits."""
-    kept = []
-    for texts in _runs(len(tokens)):
-        states = lower.read(tokens.take(texts))
-        is_kept = torch.ones(len(states.rows), dtype=torch.bool)
-        is_kept[torch.from_numpy(states.offsets[1:] - 1)] = False  # [SEP]
-        kept.append(states.rows[is_kept].half())
-    return TokenRows(offsets_of(tokens.counts + 1), torch.cat(kept), parts)
+    lengths = tokens.counts + 2
+    batches = (run[some] for run in _runs(len(tokens)) for some in token_batches(lengths[run], TOKENS_AT_ONCE))
+    states = lower.read(tokens, batches=batches, kept="float16")
+    is_kept = torch.ones(len(states.rows), dtype=torch.bool)
+    is_kept[torch.from_numpy(states.offsets[1:] - 1)] = False  # [SEP]
+    return TokenRows(offsets_of(tokens.counts + 1), states.rows[is_kept], parts)
 
 
 @dataclass(frozen=True, eq=False)

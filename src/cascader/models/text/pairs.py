@@ -18,7 +18,8 @@ from cascader.graph import Candidates, IntArray, Queries
 from cascader.graph.arrays import offsets_of, positions_within
 from cascader.models.device import to_device
 from cascader.models.text.base_model import BaseModel, Layer
-from cascader.models.text.split_encoder import FrozenLayers, StateCache, States, join
+from cascader.models.text.reading import FrozenLayers, StateCache
+from cascader.models.text.split_encoder import States, join
 from cascader.models.text.text_model import GraphTexts, Tokens
 from cascader.models.text.words import SharedTokens
 

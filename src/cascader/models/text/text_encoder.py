@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from cascader.errors import DataError
 from cascader.graph import IntArray
 from cascader.models.text.base_model import BaseModel
-from cascader.models.text.split_encoder import FrozenLayers, States, join, run_layers
+from cascader.models.text.reading import FrozenLayers
+from cascader.models.text.split_encoder import States, join, run_layers
 from cascader.models.text.text_model import GraphTexts, Tokens
 from cascader.storage import cache_folder, read_tensors, write_tensors
 
@@ -87,7 +88,7 @@ class TextEncoder(nn.Module):
             return self._lower.read(tokens)
 
         def read(places: IntArray) -> Tensor:
-            return self._lower.read(tokens.take(places)).means()
+            return self._lower.read(tokens.take(places), kept="mean").rows
 
         vectors = self._store().fetch(tokens.keys("mean"), read)
         return States(np.arange(len(tokens) + 1), vectors.to(self.base.device))
