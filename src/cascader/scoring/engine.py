@@ -178,7 +178,7 @@ def serve(connection: Connection, threads: int) -> None:
         while True:
             try:
                 task, place, shard = connection.recv()
-            except EOFError:
+            except (EOFError, ConnectionError):
                 return
             connection.send(done(task, shard, loaded) or place)
 
