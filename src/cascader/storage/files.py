@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 
 from cascader.errors import DataError, StorageError
@@ -194,12 +195,14 @@ def folder_bytes(folder: Path) -> int:
 
 def versions_of(packages: Sequence[str]) -> dict[str, str]:
     """The versions of those `packages` that are installed."""
+    return {package: found for package in packages if (found := _installed_version(package)) is not None}
+
+
+@cache  # every evaluation asks for several, and each is a file to find, read and parse
+def _installed_version(package: str) -> str | None:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
