@@ -1,36 +1,21 @@
 """`cascader reproduce`: one command from a graph to the table, which goes on wherever it was killed."""
 
 import json
+import resource
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from cascader.runs import reproduction
 from cascader.runs.rows import ROWS
 from tests.cli.conftest import call_once, setting_options
 
 ROOT = Path(__file__).parents[2]
 KILLS = 2
 EMBEDDINGS = ("kge", "kge2", "kge3", "kge4")
-#: The command line with a disk that is full as soon as test is read.
-ON_A_FULL_DISK = """
-import resource, sys
-import cascader.models.training as costs
-import cascader.runs.reproduction as reproduction
-from cascader.cli import main
-
-costs._SECONDS_TIMED = 0.02
-measure = reproduction._measure
-
-def fill_the_disk(*arguments):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-    return measure(*arguments)
-
-reproduction._measure = fill_the_disk
-sys.argv = ["cascader", *sys.argv[1:]]
-main()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +121,31 @@ def read_after_measured(folder):
     return [name for name in measured if ("reading", name) in heard[heard.index(("measured", name)) :]]
 
 
+@contextmanager
+def full_disk():
+    """As soon as test is read, no file of this process may grow beyond a thousand bytes."""
+    before, measure = resource.getrlimit(resource.RLIMIT_FSIZE), reproduction._measure
+
+    def fill_the_disk(*arguments):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+        return measure(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reproduction, "_measure", fill_the_disk)
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 @pytest.mark.slow
-def test_a_full_disk_is_a_sentence_and_the_same_command_goes_on(options, reproduced, tmp_path):
+def test_a_full_disk_is_a_sentence_and_the_same_command_goes_on(run, options, reproduced, tmp_path):
     command = [*options, "--out", str(tmp_path / "likes")]
-    stopped = subprocess.run([sys.executable, "-c", ON_A_FULL_DISK, *command], capture_output=True, text=True)
-    assert stopped.returncode == 2
-    assert "error: " in stopped.stderr
-    assert "File too large" in stopped.stderr
-    assert "Traceback" not in stopped.stderr
+    with full_disk():
+        code, _, err = run(*command)
+    assert code == 2
+    assert "error: " in err
+    assert "File too large" in err
+    assert "Traceback" not in err
     call_once(*command)
     assert results(tmp_path / "likes") == results(reproduced)

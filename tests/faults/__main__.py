@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # Loaded here, once, and not in every child.
+import matplotlib.backends.backend_svg  # noqa: F401
 from transformers import BertModel, PreTrainedTokenizerFast  # noqa: F401
 
 import cascader.models.embeddings
