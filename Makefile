@@ -10,6 +10,9 @@ INSTALLED := $(VENV)/.installed
 PYTEST_MODULE := pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 PYTEST := $(RUN)/$(PYTEST_MODULE)
 
+# The tests start many processes: each would compile the package again, and pytest rewrite every test.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install browser checks demo docs test test-fast lint types architecture tests coverage fuzz faults audit fix clean
 
 install: $(INSTALLED)
