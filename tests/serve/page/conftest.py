@@ -16,7 +16,8 @@ from cascader.models.text import CrossEncoder, DualEncoder
 from tests.conftest import accept_every_gain
 from tests.serve.conftest import served
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+#: The first is the same engine without windows, tabs and menus: a page costs a third.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 HOSTILE = "<img src=x onerror='wasRun=1'>"  # short: the language models read only the beginning of a text
 #: What would run if a text were taken for markup, an attribute, a script, a style or an address.
 PAYLOADS = (
