@@ -119,8 +119,13 @@ class Sample:
 
 
 def _reciprocal_ranks(sums: FloatArray, counts: FloatArray) -> FloatArray:
-    """From how far each candidate is above the gold, and how many it stands for, (..., queries, candidates)."""
-    return 1 / (1 + (counts * (sums > 0)).sum(axis=-1) + (counts * (sums == 0)).sum(axis=-1) / 2)
+    """From how far each candidate is above the gold, and how many it stands for, (..., queries, candidates).
+
+    Those that tie with the gold count half. Small integers are counted, as products with truths take twice as long.
+    """
+    halves = (sums > 0).view(np.int8) + (sums >= 0).view(np.int8)
+    above: FloatArray = np.einsum("qc,...qc->...q", counts, halves.astype(np.float32))
+    return 1 / (1 + above / 2)
 
 
 def _sampled(block: Block, scorers: Sequence[Scorer], draw: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -197,17 +202,18 @@ def _climb(sample: Sample, start: FloatArray, shrinkage: float = 0.0) -> FloatAr
     best, width = _reciprocal_ranks(sums, counts).sum(), max(1, _AT_ONCE // max(1, sums.size))
     for factor, scorer in product(_FACTORS, np.flatnonzero(units).tolist()):
         values = _neighbors(weights, scorer, factor, units)
-        while len(values):
-            tried = values[:width]
-            changed = weights[None].repeat(len(tried), axis=0)
-            changed[:, scorer] = tried
-            moved = sums + of_scorer[scorer] * (tried - weights[scorer]).astype(np.float32)[:, None, None]
-            found = _reciprocal_ranks(moved, counts).sum(axis=1)
-            found -= shrinkage * _doublings(changed, start, units) if shrinkage else 0.0
+        changed = weights[None].repeat(len(values), axis=0)
+        changed[:, scorer] = values
+        costs = shrinkage * _doublings(changed, start, units) if shrinkage else np.zeros(len(values))
+        places = np.flatnonzero(len(sums) - costs > best + 1e-6)  # the others cost more than all golds coming first
+        while len(places):
+            some = places[:width]
+            moved = sums + of_scorer[scorer] * (values[some] - weights[scorer]).astype(np.float32)[:, None, None]
+            found = _reciprocal_ranks(moved, counts).sum(axis=1) - costs[some]
             gains = np.flatnonzero(found > best + 1e-6)[:1]
             for place in gains:  # the values behind it are tried from there
-                best, weights, sums = found[place], changed[place], moved[place]
-            values = values[gains[0] + 1 if len(gains) else len(tried) :]
+                best, weights, sums = found[place], changed[some[place]], moved[place]
+            places = places[gains[0] + 1 if len(gains) else len(some) :]
     return weights
 
 
