@@ -206,7 +206,7 @@ class TestLabels:
             (["x1\ttreats\tx2\t1"], "found 1 labelled triple, expected at least 10"),
             ([f"x1\ttreats\tx{i}\tyes" for i in (0, *range(3, 8))] * 2, "found 6 labelled triples"),
             (
-                [f"d{a}\ttreats\tx{b}\tyes" for a in range(3) for b in range(3, 8)],
+                [f"x{a}\ttreats\tx{b}\tyes" for a in range(3) for b in range(3, 8)],
                 "15 of 15 labelled triples are true and 0 false",
             ),
             (["x1\ttreats\tx2"], "found 3 columns, expected head, relation, tail and label"),

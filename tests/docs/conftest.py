@@ -62,7 +62,7 @@ def start_from_fitted(request, somewhere):
 def write_graph(folder):
     rows = [f"drug {i}\ttreats\tdisease {j}" for i in range(6) for j in range(5)]
     (folder / "my-graph.tsv").write_text("\n".join(rows) + "\n")
-    labels = [f"{row}\tyes" for row in rows[:8]] + [f"drug {i}\ttreats\tdrug {5 - i}\tno" for i in range(6)]
+    labels = [f"{row}\tyes" for row in rows] + [f"drug {i}\ttreats\tdrug {5 - i}\tno" for i in range(6)]
     (folder / "labels.tsv").write_text("\n".join(labels) + "\n")
 
 

@@ -17,7 +17,7 @@ from cascader.models.optimization import hard_negatives
 from cascader.models.plausibility import Plausibility
 from cascader.models.rules import Rules
 from cascader.models.similarity import Similarity
-from cascader.runs import Decision, Decisions, WorkList
+from cascader.runs import WorkList
 
 TIERS = {"plausibility": Plausibility, "rules": Rules, "similarity": Similarity}
 
@@ -308,49 +308,25 @@ def updated(run, folder):
     return cascader.fit(drugs(), folder, tiers="plausibility,rules", update=run.folder.path)
 
 
-def labels(run):
-    """What its verdicts have learned from."""
-    return run.with_threshold(run.predictor()).calibration.verdicts.labels
-
-
-def test_verdicts_of_an_updated_run_learn_from_accepted_and_rejected_links(run, tmp_path):
-    links = decided(run, accepted=5, rejected=6)
-    heard = []
-    with cascader.display.listening(heard.append):
-        again = updated(run, tmp_path / "again")
-    (lesson,) = (event.text for event in heard if event.kind == "decisions")
-    assert lesson == (
-        "Learning from decisions: 5 links accepted, in train; 6 links rejected, as negatives. "
-        "Verdicts learn from them, too."
-    )
-    assert labels(again) == 11
-    kept = json.loads((again.folder.path / "labels.json").read_text())["labels"]
-    assert {tuple(link): is_true for *link, is_true in kept} == {link: i < 5 for i, link in enumerate(links)}
-    assert labels(run) == 0
-
-
-@pytest.mark.parametrize(("accepted", "rejected"), [(5, 4), (9, 2)])
-def test_verdicts_do_not_learn_from_too_few_decisions(run, tmp_path, accepted, rejected):
-    decided(run, accepted, rejected)
-    assert labels(updated(run, tmp_path / "again")) == 0
-
-
-def test_labels_of_the_user_are_not_replaced_by_decisions(run, tmp_path):
-    decided(run, accepted=5, rejected=6)
+def test_verdicts_of_an_updated_run_do_not_learn_from_what_its_tiers_were_trained_on(run, tmp_path):
+    decided(run, accepted=9, rejected=9)
     again = updated(run, tmp_path / "again")
-    again.calibrate([(f"d{a}", "treats", f"x{b}", (a * b) % 3 != 1) for a in range(5) for b in range(3)])
-    assert labels(updated(run, tmp_path / "again")) == 15
+    assert again.with_threshold(again.predictor()).calibration.verdicts.labels == 0
+    rows = [(*decision.triple, decision.outcome == "accepted") for decision in run.review.decisions]
+    with pytest.raises(cascader.DataError, match=r"found 9 labelled .* Not counted: 9 labels of facts of train"):
+        again.calibrate(rows)
+    assert run.calibrate(rows).labels == 18  # whose tiers have never seen them
 
 
-def test_a_link_of_valid_is_no_label_and_neither_is_a_rejected_fact(run):
-    kg = drugs()
-    valid, train = (kg.entities[kg.split(split)[0, 0]].id for split in ("valid", "train"))
-    log = [(kg.valid[0], "accepted", valid), (kg.train[0], "rejected", train)]
-    made = [
-        Decision(head, "treats", kg.entities[row[2]].id, outcome, "ann", "2026-11-18T09:30:00+00:00", "0" * 64)
-        for row, outcome, head in log
+def test_labels_of_train_are_left_out_and_counted(run):
+    kg = run.kg
+    rows = [
+        (kg.entities[h].id, kg.relations[r].id, kg.entities[t].id, True) for h, r, t in [*kg.train[:5], *kg.valid[:4]]
     ]
-    assert len(Decisions(made, kg).as_labels(kg)) == 0
+    rows += [(f"x{i}", "treats", f"d{i}", False) for i in range(8)]
+    found = run.calibrate(rows)
+    assert (found.labels, found.left_out) == (12, 5)
+    assert "Not counted: 5 labels of facts of train. The tiers have learned these" in found.in_words()
 
 
 def test_a_language_tier_is_given_rejected_links_as_negatives(run, tmp_path, tiny_model, monkeypatch):

@@ -69,7 +69,7 @@ UpdateOption = Annotated[
     typer.Option(
         "--update",
         help="A run, or its URL, whose decisions to learn from: accepted links join train, rejected ones are "
-        "negatives, and verdicts learn from both. It stays as it is. [default for --out: RUN-updated]",
+        "negatives. It stays as it is. [default for --out: RUN-updated]",
     ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan with estimated times, and stop.")]

@@ -13,7 +13,7 @@ from cascader.errors import DataError, StorageError
 from cascader.graph import KnowledgeGraph, Triples
 from cascader.models.model import Model
 from cascader.records import Count, Share, naming, read_record, write_record
-from cascader.runs.decisions import Decisions
+from cascader.runs.decisions import among_triples
 from cascader.runs.folder import RunFolder
 from cascader.runs.predictor import Predictor, label_examples, valid_examples, with_threshold
 from cascader.tuning import split_valid
@@ -38,7 +38,6 @@ _FEWEST_LABELS, _FEWEST_OF_EACH = 10, 3
 @dataclass(frozen=True)
 class _SavedLabels:
     labels: tuple[tuple[str, str, str, bool], ...]  # triples by id, and whether they are true
-    are_decisions: bool = False  # made from accepted and rejected links, not given by the user
 
 
 @dataclass(frozen=True)
@@ -52,13 +51,14 @@ class LabelGain:
     labels: Count
     before: Share  # by what valid alone has taught
     after: Share  # by what valid and the labels of the other folds have taught
+    left_out: Count = 0  # labels of facts of train
 
     def in_words(self) -> str:
-        """Describe the gain in one sentence, or in two if there is none but a loss."""
+        """Describe the gain in a sentence; a second one is for a loss, a third for labels that were left out."""
         lost = " The labels do not help; delete labels.json to judge without them." if self.after < self.before else ""
         return (
             f"Of {counted(self.labels, 'label')}, {100 * self.before:.1f} % were judged right before, and "
-            f"{100 * self.after:.1f} % when the others had been learned from.{lost}"
+            f"{100 * self.after:.1f} % when the others had been learned from.{lost}{_left_out(self.left_out)}"
         )
 
 
@@ -100,8 +100,12 @@ class Calibrations:
         return replace(predictor, calibration=found)
 
     def learn(self, predictor: Predictor, labels: Labels) -> LabelGain:
-        """Let verdicts learn from labels, which take the place of earlier ones, and say what that has changed."""
-        check_labels(labels)
+        """Let verdicts learn from labels, which take the place of earlier ones, and say what that has changed.
+
+        What a tier was trained on, it may know by heart: that is no evidence for how far to trust it on anything else.
+        """
+        given, labels = len(labels), labels.without(among_triples(labels.triples, self.kg.train, self.kg))
+        check_labels(labels, left_out=given - len(labels))
         if self.folder.is_read_only:
             raise StorageError(
                 f"{self.folder.path} is read-only, so it cannot keep labels. Copy the run, and calibrate the copy."
@@ -111,7 +115,7 @@ class Calibrations:
         before, after = learner.label_accuracies(examples, label_examples(predictor, labels))
         _keep_labels(labels, self.folder, self.kg)
         self.with_threshold(predictor)
-        return LabelGain(len(labels), before, after)
+        return LabelGain(len(labels), before, after, given - len(labels))
 
     # Labels.
 
@@ -153,39 +157,33 @@ class Calibrations:
         return np.concatenate(split_valid(self.kg, seed=0)) if reads else None
 
 
-def keep_decisions(decisions: Decisions, folder: RunFolder, kg: KnowledgeGraph) -> bool:
-    """Let verdicts learn from accepted and rejected links, and return whether they do.
-
-    They do not if there are too few of either, or if the run has labels that its user has given.
-    """
-    path, labels = folder.path / LABELS, decisions.as_labels(kg)
-    if path.exists() and not read_record(path, _SavedLabels, _FORMAT, _ADVICE).are_decisions:
-        return False
-    try:
-        check_labels(labels)
-    except DataError:
-        return False
-    _keep_labels(labels, folder, kg, are_decisions=True)
-    return True
-
-
-def _keep_labels(labels: Labels, folder: RunFolder, kg: KnowledgeGraph, *, are_decisions: bool = False) -> None:
+def _keep_labels(labels: Labels, folder: RunFolder, kg: KnowledgeGraph) -> None:
     rows = [
         [kg.entities[h].id, kg.relations[r].id, kg.entities[t].id, is_true]
         for (h, r, t), is_true in zip(labels.triples.tolist(), labels.is_true.tolist(), strict=True)
     ]
-    write_record(folder.path / LABELS, {"format": _FORMAT, "labels": rows, "are_decisions": are_decisions})
+    write_record(folder.path / LABELS, {"format": _FORMAT, "labels": rows})
 
 
-def check_labels(labels: Labels) -> None:
-    """Refuse labels that are too few to learn from, or all of one kind."""
-    true, count = int(labels.is_true.sum()), len(labels)
+def check_labels(labels: Labels, left_out: int = 0) -> None:
+    """Refuse labels that are too few to learn from, or all of one kind, once those of train are left out."""
+    true, count, also = int(labels.is_true.sum()), len(labels), _left_out(left_out)
     if count < _FEWEST_LABELS:
         raise DataError(
-            f"found {counted(count, 'labelled triple')}, expected at least {_FEWEST_LABELS}. Label more of them."
+            f"found {counted(count, 'labelled triple')}, expected at least {_FEWEST_LABELS}. Label more of them.{also}"
         )
     if min(true, count - true) < _FEWEST_OF_EACH:
         raise DataError(
             f"{true:,} of {count:,} labelled triples are true and {count - true:,} false, expected at least "
-            f"{_FEWEST_OF_EACH} of each. Label some of the other kind: the difference is what can be learned."
+            f"{_FEWEST_OF_EACH} of each. Label some of the other kind: the difference is what can be learned.{also}"
         )
+
+
+def _left_out(count: int) -> str:
+    """Say how many labels were left out, and why; nothing if there are none."""
+    if count == 0:
+        return ""
+    return (
+        f" Not counted: {counted(count, 'label')} of facts of train. The tiers have learned these, so that they say "
+        "nothing of how far to trust the tiers."
+    )

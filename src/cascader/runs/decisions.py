@@ -12,7 +12,6 @@ from cascader.errors import DataError, SettingsError
 from cascader.graph import BoolArray, KnowledgeGraph, Triples
 from cascader.graph.arrays import is_among, triple_keys
 from cascader.records import Name, Sha256, append_records, read_records
-from cascader.tuning.witnesses import Labels
 from cascader.wording import counted
 
 #: A skipped link is shown to others, and to the same reviewer on request; an undone decision is none.
@@ -134,17 +133,6 @@ class Decisions(Sequence[Decision]):
         accepted = indices_of([decision.triple for decision in self.accepted], kg)
         new = accepted[~among_triples(accepted, kg.triples(), kg)]
         return replace(kg, train=np.concatenate([kg.train, new])) if len(new) else kg
-
-    def as_labels(self, kg: KnowledgeGraph) -> Labels:
-        """Return accepted and rejected links as labelled triples of a graph, which must not contradict them.
-
-        Those of valid and test are left out: verdicts are measured on the one, and the other is not to be learned from.
-        """
-        accepted, rejected = (indices_of([each.triple for each in some], kg) for some in (self.accepted, self.rejected))
-        accepted = accepted[~among_triples(accepted, np.concatenate([kg.valid, kg.test]), kg)]
-        rejected = rejected[~among_triples(rejected, kg.triples(), kg)]
-        is_true = np.repeat([True, False], [len(accepted), len(rejected)])
-        return Labels(np.concatenate([accepted, rejected]), is_true)
 
     def as_lesson(self) -> str:
         """Return a sentence on what a fit learns from them."""

@@ -21,7 +21,6 @@ from cascader.models.history import TrainingHistory
 from cascader.models.model import Model, TrainedModel
 from cascader.models.readers import reading_with
 from cascader.models.registry import model_class
-from cascader.runs.calibrations import keep_decisions
 from cascader.runs.decisions import append_decisions
 from cascader.runs.folder import RunFolder
 from cascader.runs.plan import FitPlan, check_same, emit_actual, emit_plan, load_plan, make_plan, save_plan
@@ -182,9 +181,7 @@ def _start(request: FitRequest, folder: RunFolder) -> FitPlan:
     folder.save_graph(request.kg)
     if request.decisions is not None:
         append_decisions(folder.path, request.decisions.log)
-        are_labels = keep_decisions(request.decisions, folder, request.kg)
-        also = " Verdicts learn from them, too." if are_labels else ""
-        emit("decisions", f"{request.decisions.as_lesson()}{also}")
+        emit("decisions", request.decisions.as_lesson())
     plan = load_plan(folder.path, request.as_dict())
     is_new = plan is None
     if plan is None:

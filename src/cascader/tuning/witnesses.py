@@ -173,3 +173,7 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.triples)
+
+    def without(self, chosen: BoolArray) -> "Labels":
+        """Return the labels but those that are `chosen`, (labels,)."""
+        return Labels(self.triples[~chosen], self.is_true[~chosen])
