@@ -232,6 +232,10 @@ class TestPrecision:
             Int8Layers(onnx_layers(**change), width=8)(torch.zeros(2, 3, 8), torch.ones(2, 3, dtype=torch.bool))
         assert said in str(refused.value)
 
+    def test_no_plan_is_kept_for_every_shape_that_a_batch_had(self):
+        options = Int8Layers(onnx_layers(), width=8)._session.get_session_options()
+        assert not options.enable_mem_pattern
+
     def test_eight_bits_are_checked_with_the_weights_that_are_kept(self, toy, tiny_model, monkeypatch):
         monkeypatch.setattr("cascader.models.text.cross_encoder._INT8_LOSS", 1.0)
         settings = {**self.SMALL, "rounds": 6, "valid_every": 1, "patience": 99, "learning_rate": 1e-2}

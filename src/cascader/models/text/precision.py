@@ -106,6 +106,7 @@ class Int8Layers:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3
+        options.enable_mem_pattern = False  # it keeps a plan for every shape of a batch, and saves no time
         try:
             self._session = onnxruntime.InferenceSession(exported, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime has a type for each of its error codes
