@@ -1,38 +1,10 @@
 """What every engine must do, wherever it runs its shards."""
 
-import os
-import secrets
-from pathlib import Path
-
 import pytest
 
 from cascader.errors import EngineError, SettingsError
 from cascader.scoring.engine import Call, Engine, Task
-
-
-def load(folder: Path, name: str) -> str:
-    """Leave a file for every call."""
-    (folder / f"loaded-{os.getpid()}-{secrets.token_hex(4)}").touch()
-    return name
-
-
-def write(folder: Path, loaded: str, shard: str) -> None:
-    """Do work that leaves a file, and records how often it was done."""
-    with (folder / f"done-{shard}").open("a") as file:
-        file.write(f"{loaded}\n")
-
-
-def refuse(loaded: str, shard: str) -> None:
-    """Fail with an error that the user can correct."""
-    raise SettingsError(f"{loaded} cannot do {shard}")
-
-
-def writing(folder: Path, name: str = "model") -> Task:
-    return Task(Call(write, (folder,)), Call(load, (folder, name)))
-
-
-def loadings(folder: Path) -> list[str]:
-    return [path.name.split("-")[1] for path in folder.glob("loaded-*")]
+from tests.scoring.work import load, refuse, writing
 
 
 class EngineContract:

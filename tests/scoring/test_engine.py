@@ -12,7 +12,7 @@ import pytest
 from cascader.errors import EngineError, SettingsError
 from cascader.scoring.engine import Call, LocalEngine, Task
 from tests.contracts import EngineContract
-from tests.contracts.engine import load, loadings, writing
+from tests.scoring.work import divide, kill_itself, load, loadings, note_threads, sleep_long, writing
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,7 +91,8 @@ def test_no_processes_at_all():
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 def test_however_the_engine_ends_no_worker_outlives_it(tmp_path, sent):
     code = (
-        "from pathlib import Path\nfrom tests.scoring.test_engine import *\n"
+        "import signal\nfrom pathlib import Path\nfrom cascader.scoring.engine import Call, LocalEngine, Task\n"
+        "from tests.scoring.work import load, sleep_long\n"
         # Where the tests themselves run in the background of a shell, their children would ignore an interrupt.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"folder = Path({str(tmp_path)!r})\n"
@@ -106,24 +107,6 @@ def test_however_the_engine_ends_no_worker_outlives_it(tmp_path, sent):
     _, errors = engine.communicate(timeout=60)
     wait_until(lambda: not any(is_running(pid) for pid in workers))
     assert errors.count("Traceback") == (1 if sent == signal.SIGINT else 0)  # our own, and none of the workers'
-
-
-def kill_itself(loaded, shard):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def divide(loaded, shard):
-    return 1 / shard
-
-
-def sleep_long(folder, loaded, shard):
-    if shard:
-        (folder / f"asleep-{shard}").touch()
-        time.sleep(600)
-
-
-def note_threads(folder, loaded, shard):
-    (folder / "threads").write_text(f"{os.environ['OMP_NUM_THREADS']} {os.environ['MKL_NUM_THREADS']}")
 
 
 def is_running(pid):

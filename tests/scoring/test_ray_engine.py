@@ -28,8 +28,7 @@ from cascader.scoring.ray_engine import RayEngine
 from cascader.scoring.shares import Share, ShareEngine
 from cascader.storage import LOCK, sha256_of
 from tests.contracts import EngineContract
-from tests.contracts.engine import load, loadings, writing
-from tests.scoring.test_engine import divide, kill_itself, note_threads
+from tests.scoring.work import die_once, divide, kill_itself, load, loadings, note_threads, writing
 
 ROOT = Path(__file__).parents[2]
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
@@ -265,10 +264,3 @@ class TestInACluster(EngineContract):
     def test_work_that_cannot_leave_this_process_is_refused(self, engine):
         with pytest.raises(SettingsError, match="cannot be rebuilt in another process, which Ray's workers are"):
             engine.run(Task(Call(print), load=None), ["a"])
-
-
-def die_once(folder, loaded, shard):
-    if shard == "b" and not (folder / "died").exists():
-        (folder / "died").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    (folder / f"done-{shard}").touch()

@@ -6,13 +6,14 @@ import logging
 import numpy as np
 import pytest
 
-from cascader.display import _Lines, listening, progress
+from cascader.display import _Lines, listening
 from cascader.errors import DataError, EngineError, SettingsError, TrainingError
 from cascader.graph import Candidates, Queries
 from cascader.models import Frequency
 from cascader.scoring import MemoryStore, ScoreStore, StoredScorer
 from cascader.scoring.engine import Call, LocalEngine
 from tests.contracts import ScorerContract
+from tests.scoring.work import Showing
 
 JOB = {"name": "00000", "asked": "0" * 64}
 IDENTITY = {"model": "ab12", "data": "cd34"}
@@ -235,23 +236,6 @@ def test_a_manifest_that_is_not_ours_is_an_error_and_stays_as_it_is(toy, queries
     with pytest.raises(DataError, match=message):
         StoredScorer(Watched(toy), toy, ScoreStore(tmp_path, IDENTITY)).score_all(queries)
     assert files(tmp_path) == before
-
-
-class Showing:
-    """A scorer with a bar of its own, as language models have."""
-
-    def __init__(self, kg, heard):
-        _Lines.seconds_between = 0.0  # in this process, which may be a worker
-        self.frequency, self.heard = Frequency().fit(kg), heard
-
-    def score(self, queries, candidates):
-        with listening(self.note), progress("reading pairs", total=len(candidates.ids)) as advance:
-            advance(len(candidates.ids))
-        return self.frequency.score(queries, candidates)
-
-    def note(self, event):
-        with self.heard.open("a") as file:
-            file.write(f"{event.text}\n")
 
 
 @pytest.mark.slow
