@@ -99,6 +99,21 @@ def recording(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
+def only(*kinds: str) -> Iterator[None]:
+    """Let those who listen hear nothing but these kinds of events; what the block records, it records in full."""
+    heard = tuple(_of_kinds(listener, kinds) for listener in _listeners.get() or (_by_default,))
+    before = _listeners.set(heard)
+    try:
+        yield
+    finally:
+        _listeners.reset(before)
+
+
+def _of_kinds(listener: Listener, kinds: Sequence[str]) -> Listener:
+    return lambda event: listener(event) if event.kind in kinds else None
+
+
+@contextmanager
 def stage(name: str) -> Iterator[None]:
     """Say of which tier the events and bars of the block are."""
     before = _stage.set(name)

@@ -8,6 +8,9 @@ import pytest
 from cascader import load_run
 from cascader.models import settings
 
+#: All of it can be read again on a terminal of the smallest usual size.
+COLUMNS, LINES, SCREENS = 80, 24, 3
+
 
 @pytest.fixture
 def quick_presets(tiny_model, monkeypatch):
@@ -51,15 +54,17 @@ def test_demo_runs_and_says_what_it_did(run, tmp_path, small_wordnet, quick_pres
     assert figures.keys() == {"frequency", "rules", "kge", "structure", "dual", "cascade"}
     assert all(f"{mrr:.4f}" in out for mrr in figures.values())
     assert figures["structure"] > figures["frequency"]
-    assert len(out.splitlines()) < 120  # three screens
+    assert sum(-(-max(len(line), 1) // COLUMNS) for line in out.splitlines()) <= SCREENS * LINES
+    assert "Trained dual for 1 epoch" in out
+    assert not [told for told in ("Training dual", "Weighed on valid") if told in out]  # a newcomer need not know
     assert out_of_white_space(out).endswith(out_of_white_space(last_reason(out, tmp_path)))
     assert (tmp_path / "report" / "report.html").exists()
 
 
 def last_reason(out, folder):
-    """The words of the last reason for the first answer to the question that was asked."""
+    """The words of the third reason for the first answer to the question that was asked, or of the last one."""
     anchor, relation = re.findall(r"^\((.+), (.+), \?\)$", out, re.MULTILINE)[-1]
-    reason = load_run(folder).predict(anchor, relation, with_known=True)[0].reasons[-1]
+    reason = load_run(folder).predict(anchor, relation, with_known=True)[0].reasons[:3][-1]
     facts = f" ({'; '.join(reason.untold())})" if reason.untold() else ""
     return f"   {reason.in_words()}{facts}"
 

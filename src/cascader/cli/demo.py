@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cascader.cli.console import echo
+from cascader.cli.console import echo, echo_table
 from cascader.cli.evaluate import echo_evaluations
 from cascader.cli.options import command_line
-from cascader.cli.predict import echo_answers, echo_reasons
+from cascader.cli.predict import echo_reason
 from cascader.datasets import Counts, load_graph
+from cascader.display import only
 from cascader.durations import format_duration
 from cascader.evaluation import Evaluation, evaluate
 from cascader.models import Frequency
@@ -27,9 +28,12 @@ _SUMS = {
     "structure": ["plausibility", "rules", "similarity", "kge"],
     "dual": ["dual"],
 }
-#: How many test triples may be asked for their tails until one is answered right, and how many answers are shown.
+#: How many test triples may be asked for their tails until one is answered right.
 _TRIED = 20
-_ANSWERS = 4
+_ANSWERS, _REASONS = 4, 3
+#: Three screens have room for two metrics with their intervals, and for what is new to someone who sees it first.
+_METRICS = ("mrr", "hits@10")
+_TOLD = ("usable", "trained", "tuned", "finished", "resumed", "found", "note", "progress")
 
 
 def demo(
@@ -48,17 +52,34 @@ def demo(
         f"{counts.train:,} triples to learn from, {counts.valid:,} to choose on, {counts.test:,} to be tested on."
     )
     echo("2. Fitting all tiers, from rules to language models, and tuning their cascade on valid: cascader fit wordnet")
-    run = fit(kg, out, preset="quick")
+    with only(*_TOLD):
+        run = fit(kg, out, preset="quick")
     echo("3. Asking for the head and the tail of each test triple, and ranking all entities: cascader evaluate")
-    echo_evaluations(_evaluations(run))
+    with only("note", "progress"):
+        echo_evaluations(_evaluations(run), _METRICS)
     echo("4. The report, with every figure and chart: cascader report")
     page = run.report()
     echo(f"Written to {page} and {page.with_suffix('.json')}.")
     spent = format_duration(time.perf_counter() - started)
     echo(f"5. After {spent}, a question of test, answered with the reasons: cascader predict --known --why")
     echo(f'Ask your own: cascader predict {out} Germany "has the part" --why')
-    echo_answers(answers := _answers(run), why=False)
-    echo_reasons(answers[0])
+    _echo(_answers(run))
+
+
+def _echo(answers: "Predictions") -> None:
+    """Print the answers to one question, and why the first of them is the first."""
+    from cascader.runs import percent
+
+    best = answers[0]
+    echo(f"({best.anchor.name}, {best.relation.name}, ?)")
+    rows = [
+        [str(answer.rank), f"{answer.name}{' (known)' if answer.is_known else ''}", percent(answer.probability)]
+        for answer in answers
+    ]
+    echo_table(["rank", "name", "probability"], rows, numbers=["rank", "probability"])
+    echo(f"Why {best.name}?")
+    for reason in best.reasons[:_REASONS]:
+        echo_reason(reason)
 
 
 def _answers(run: "Run") -> "Predictions":

@@ -1,6 +1,7 @@
 """`cascader evaluate`, `baseline`, `table` and `compare`: measure a run, print figures, and compare them."""
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -232,15 +233,15 @@ def _brought(address: str) -> Path:
     return path
 
 
-def echo_evaluations(evaluations: list[Evaluation]) -> None:
+def echo_evaluations(evaluations: list[Evaluation], metrics: Collection[str] = METRICS) -> None:
     """Print the figures of several evaluations of the same queries."""
     rows = [
-        [each.name, *(_with_interval(each.metrics[metric], each.intervals[metric]) for metric in METRICS)]
+        [each.name, *(_with_interval(each.metrics[metric], each.intervals[metric]) for metric in metrics)]
         for each in evaluations
     ]
     first = evaluations[0]
     echo(f"{first.dataset}, {first.split}, {counted(first.metrics.queries, 'query')}")
-    echo_table(["scorer", *METRICS], rows)
+    echo_table(["scorer", *metrics], rows)
 
 
 def _with_interval(value: float, interval: tuple[float, float], signed: bool = False) -> str:

@@ -36,7 +36,7 @@ from cascader.wording import counted
 
 if TYPE_CHECKING:
     from cascader.graph import Queries
-    from cascader.runs import Link, Prediction, Predictor, Rows, Run, Verdict
+    from cascader.runs import Link, Prediction, Predictor, Rows, Run, TierReason, Verdict
     from cascader.scoring.engine import Engine
     from cascader.scoring.shares import ShareEngine
     from cascader.tuning import Budget
@@ -268,20 +268,21 @@ def echo_answers(answers: Sequence["Prediction"], why: bool) -> None:
     ]
     echo_table(columns, rows, numbers=["rank", "probability", *tiers])
     for answer in answers if why else ():
-        echo_reasons(answer)
-
-
-def echo_reasons(answer: "Prediction") -> None:
-    """Print why an answer stands where it does: a line for all ranks, and then one for each reason."""
-    echo(f"{answer.rank}. {shortened(answer.name)}")
-    _echo_grounds(answer)
+        echo(f"{answer.rank}. {shortened(answer.name)}")
+        _echo_grounds(answer)
 
 
 def _echo_grounds(answer: "Prediction") -> None:
+    """Print why an answer stands where it does: a line for all ranks, and then one for each reason."""
     echo(f"   {'; '.join(trace.in_words() for trace in answer.trace)}")
     for reason in answer.reasons:
-        facts = f" ({'; '.join(untold)})" if (untold := reason.untold()) else ""
-        echo(f"   {shortened(reason.in_words() + facts, _LONGEST_REASON)}")
+        echo_reason(reason)
+
+
+def echo_reason(reason: "TierReason") -> None:
+    """Print one reason, with those of its facts that its words do not name."""
+    facts = f" ({'; '.join(untold)})" if (untold := reason.untold()) else ""
+    echo(f"   {shortened(reason.in_words() + facts, _LONGEST_REASON)}")
 
 
 def _echo_caveats(predictor: "Predictor") -> None:
