@@ -248,7 +248,7 @@ class TestInACluster(EngineContract):
             list(engine.run(Task(Call(kill_itself), Call(load, (tmp_path, "model"))), ["a"]))
 
     def test_a_worker_with_another_version_refuses(self, engine, tmp_path, monkeypatch, caplog):
-        engine._dismiss()
+        engine.dismiss()
         monkeypatch.setattr(ray_engine, "versions_of", lambda _: {"cascader": "0.0.9"})
         monkeypatch.setattr(ray_engine, "_SECONDS_UNTIL_NOTE", 0.0)
         caplog.set_level("INFO")
