@@ -107,6 +107,10 @@ class Batcher:
         self._is_closed = True
         self._thread.join(seconds)
 
+    def join(self) -> None:
+        """Wait for the thread to end, after it was told to stop."""
+        self._thread.join()
+
     def _forget(self, job: Job) -> None:
         with self._changed, suppress(ValueError):  # it waits no longer, as usual
             self._jobs.remove(job)

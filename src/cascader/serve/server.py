@@ -139,6 +139,7 @@ def _ended_in_time(server: uvicorn.Server, service: QueryService) -> Iterator[No
     try:
         yield
     finally:
+        service.join()  # Python aborts if it ends while a thread computes; the watch waits only so long
         has_ended.set()
         watch.join()
 

@@ -72,6 +72,11 @@ class QueryService:
         """Finish the current block, and refuse everything else."""
         self._batcher.stop()
 
+    def join(self) -> None:
+        """Wait until nothing is computed any more."""
+        self.stop()
+        self._batcher.join()
+
     def close(self) -> None:
         """Stop answering, and write new scores into the run."""
         self._batcher.close(_SECONDS_TO_CLOSE)
