@@ -16,6 +16,7 @@ import boto3
 import pyarrow.parquet  # noqa: F401 - loaded once, for all children
 import s3fs  # noqa: F401
 import scipy.stats  # noqa: F401
+import torch._dynamo  # noqa: F401 - by the first optimizer
 
 import cascader.models.embeddings.training  # noqa: F401
 import cascader.runs  # noqa: F401
