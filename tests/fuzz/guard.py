@@ -95,7 +95,21 @@ def _absolute(path: object, folder: object) -> str:
     if isinstance(folder, int) and folder >= 0 and not name.startswith(os.sep):
         name = f"/proc/self/fd/{folder}/{name}"
     head, tail = os.path.split(name.rstrip(os.sep))
-    return os.path.realpath(name) if tail in ("", ".", "..") else f"{os.path.realpath(head)}/{tail}"
+    return _real(name) if tail in ("", ".", "..") else f"{_real(head)}/{tail}"
+
+
+def _real(path: str) -> str:
+    """Like os.path.realpath, but what is there is found in one step, however many folders it is in."""
+    try:
+        found = os.open(path, os.O_PATH)
+    except OSError:
+        return os.path.realpath(path)
+    try:
+        return str(Path(f"/proc/self/fd/{found}").readlink())
+    except OSError:  # it is longer than a path may be
+        return os.path.realpath(path)
+    finally:
+        os.close(found)
 
 
 def _family(sock: object) -> int:
