@@ -1,9 +1,9 @@
 """A tiny run with fixed seeds gives the same scores, bit for bit, as when this test was recorded.
 
-The tiers in `tests/data/tiny_run.json` were recorded at commit 826ae9a, before the package was laid out anew; tuning
-and probabilities whenever they were meant to change. To record one of these tests anew, after a change that is meant:
-`CASCADER_RECORD=1 pytest -n0 tests/test_tiny_run.py -k tuning`. Where torch or the instructions of the processor are
-others, sums are added up in another order, and the scores are equal to rounding.
+The tiers in `tests/data/tiny_run.json` were recorded at commit 826ae9a, before the package was laid out anew; tuning,
+probabilities and RESCAL whenever they were meant to change. To record one of these tests anew, after a change that is
+meant: `CASCADER_RECORD=1 pytest -n0 tests/test_tiny_run.py -k tuning`. Where torch or the instructions of the processor
+are others, sums are added up in another order, and the scores are equal to rounding.
 """
 
 import json

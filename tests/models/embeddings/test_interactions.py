@@ -38,7 +38,7 @@ class TestRotatE(ModelContract):
 def with_random_vectors(kind, kg, **settings):
     model = kind(dim=16, init_std=0.5, **settings)
     entities, relations = model.initial(torch.Generator().manual_seed(1), len(kg.entities), len(kg.relations))
-    return model.load_vectors({"entities": entities, "relations": relations}, kg)
+    return model.load_vectors({"entities": entities, "relations": model.with_inverses(relations)}, kg)
 
 
 def as_complex(vectors):
@@ -71,6 +71,14 @@ def test_scores_are_those_of_pykeen(kind, settings, toy):
         relations = model.relations_[queries.relations[i]].expand(len(toy.entities), -1)
         theirs = said_by_pykeen(model, heads, relations, model.entities_)
         np.testing.assert_allclose(scores[i], theirs.numpy(), atol=1e-5)
+
+
+def test_rescal_learns_one_matrix_for_both_sides_of_a_relation(toy, tmp_path):
+    model, count = RESCAL(dim=3, epochs=2).fit(toy), len(toy.relations)
+    assert torch.equal(model.relations_[count:], model.reversed(model.relations_[:count]))
+    assert model.parameter_count == 3 * len(toy.entities) + 9 * count
+    model.save(tmp_path)
+    assert torch.equal(RESCAL.load(tmp_path, toy).relations_, model.relations_)
 
 
 @pytest.mark.parametrize("kind", EMBEDDINGS.values(), ids=list(EMBEDDINGS))

@@ -88,7 +88,7 @@ def test_dura_keeps_predictions_and_answers_small(kind):
     heads, relations, tails = kg.train.T
     asked = (np.concatenate([heads, tails]), np.concatenate([relations, relations + 2]), np.concatenate([tails, heads]))
     anchors, directed, golds = (torch.from_numpy(ids.astype(int)) for ids in asked)
-    predicted = model.transform(initial[0][anchors], initial[1][directed])
+    predicted = model.transform(initial[0][anchors], model.with_inverses(initial[1])[directed])
     expected = ((predicted**2).sum(dim=1) + (initial[0][golds] ** 2).sum(dim=1)).mean()
     assert loss(0.5)[1] - loss(0.0)[1] == pytest.approx(0.5 * float(expected), rel=1e-5)
 

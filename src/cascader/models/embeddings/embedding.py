@@ -94,6 +94,9 @@ class Embedding(TrainedModel):
     ever predicts tails (Lacroix et al., 2018). The inverse of relation r is relation `len(kg.relations) + r`.
     """
 
+    #: Whether inverse relations learn vectors of their own, or are derived from the others.
+    learns_inverses: ClassVar[bool] = True
+
     tier = "kge"
     settings_class: ClassVar[type[Settings]] = EmbeddingSettings
     settings: EmbeddingSettings
@@ -128,18 +131,22 @@ class Embedding(TrainedModel):
 
     @abstractmethod
     def reversed(self, relations: Tensor) -> Tensor:
-        """The vectors of inverse relations, for embeddings that were trained without them."""
+        """The vectors of inverse relations, where these have learned none of their own."""
 
     def norms(self, vectors: Tensor) -> Tensor:
         """The absolute values that regularizers keep small."""
         return vectors.abs()
 
     def initial(self, generator: torch.Generator, entity_count: int, relation_count: int) -> tuple[Tensor, Tensor]:
-        """The initial vectors of entities and relations."""
+        """The initial vectors of entities and relations, as far as they are learned."""
         widths = self.widths()
-        shapes = [(entity_count, widths[0]), (2 * relation_count, widths[1])]
+        shapes = [(entity_count, widths[0]), (relation_count * (1 + self.learns_inverses), widths[1])]
         entities, relations = (torch.randn(*s, generator=generator) * self.settings.init_std for s in shapes)
         return entities, relations
+
+    def with_inverses(self, relations: Tensor) -> Tensor:
+        """The vectors of relations and of their inverses, from those that are learned."""
+        return relations if self.learns_inverses else torch.cat([relations, self.reversed(relations)])
 
     # Learning. An embedding learns from the graph alone: it has no use for earlier tiers.
 
@@ -158,7 +165,10 @@ class Embedding(TrainedModel):
         return EmbeddingTraining(self, kg)
 
     def _finish(self, training: Trainable) -> None:
-        self.entities_, self.relations_ = self.entities_.detach(), self.relations_.detach()
+        from cascader.models.embeddings.training import EmbeddingTraining
+
+        assert isinstance(training, EmbeddingTraining)  # noqa: S101 - what _prepare has made
+        training.take_vectors()
 
     def dry_run(self, kg: KnowledgeGraph, earlier: Scorer | None = None) -> TrainingCost:
         """Train for a moment and estimate the rest; the model can score afterwards, but has learned next to nothing."""
@@ -208,10 +218,11 @@ class Embedding(TrainedModel):
     # Saving and loading.
 
     def _tensors(self) -> dict[str, Tensor]:
-        return {"entities": self.entities_, "relations": self.relations_}
+        learned = len(self.relations_) if self.learns_inverses else len(self.relations_) // 2
+        return {"entities": self.entities_, "relations": self.relations_[:learned]}
 
     def _take_tensors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph, folder: Path) -> None:
-        self.load_vectors(tensors, kg)
+        self.load_vectors({**tensors, "relations": self.with_inverses(tensors["relations"])}, kg)
 
     def load_vectors(self, tensors: Mapping[str, Tensor], kg: KnowledgeGraph) -> "Embedding":
         """Use vectors that were trained before, after checking their shapes."""

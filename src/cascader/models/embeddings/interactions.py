@@ -48,6 +48,8 @@ _DISTANCE_DEFAULTS: dict[str, Any] = {
 class RESCAL(Embedding):
     """hᵀ R t, with a matrix for each relation (Nickel et al., 2011). Its settings are those of `EmbeddingSettings`.
 
+    The matrix of an inverse relation is the transpose: if it had one of its own, each would learn from half as much.
+
     >>> from cascader import KnowledgeGraph
     >>> kg = KnowledgeGraph.from_triples([("aspirin", "treats", "pain"), ("ibuprofen", "treats", "fever")])
     >>> RESCAL(dim=4, epochs=2).fit(kg).score_all(kg.query("aspirin", "treats")).shape
@@ -55,6 +57,7 @@ class RESCAL(Embedding):
     """
 
     name = "rescal"
+    learns_inverses = False
     defaults: ClassVar[dict[str, Any]] = {
         "dim": 128,
         "optimizer": "adam",

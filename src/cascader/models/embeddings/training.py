@@ -91,14 +91,21 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         generator = torch.Generator().manual_seed(settings.seed)
         entities, relations = model.initial(generator, len(kg.entities), len(kg.relations))
         entities, relations = (vectors.to(current_device()) for vectors in (entities, relations))
-        model.entities_, model.relations_ = entities.requires_grad_(), relations.requires_grad_()
+        self._entity_vectors, self._relation_vectors = entities.requires_grad_(), relations.requires_grad_()
         self._model, self._kg, self._settings = model, kg, settings
-        parameters = {"entities": model.entities_, "relations": model.relations_}
+        self.take_vectors()
+        parameters = {"entities": self._entity_vectors, "relations": self._relation_vectors}
         kind = torch.optim.Adagrad if settings.optimizer == "adagrad" else torch.optim.Adam
         super().__init__(parameters, kind(list(parameters.values()), lr=settings.learning_rate), settings.seed)
         self._facts = Queries.from_triples(kg.train)
         self._question_of = self._facts.unique()[1]
         self._row_count = _row_count(self._question_of, self.answers_per_row)
+
+    def take_vectors(self) -> None:
+        """Let the model score with what was learned so far."""
+        model = self._model
+        model.entities_ = self._entity_vectors.detach()
+        model.relations_ = model.with_inverses(self._relation_vectors.detach())
 
     def _step(self, number: int) -> None:
         # Without an explicit choice, torch warns.
@@ -164,7 +171,8 @@ class EmbeddingTraining(GradientTraining[_Rows]):
     def _loss_of(self, batch: _Batch, generator: torch.Generator) -> Tensor:
         model, settings = self._model, self._settings
         anchors = self._entities(batch.anchors)
-        relations = embedding(batch.relations, model.relations_)
+        directed = model.with_inverses(self._relation_vectors)
+        relations = embedding(batch.relations, directed)
         golds = self._entities(batch.golds)
         predicted = model.transform(
             _dropped(anchors, settings.dropout, generator), _dropped(relations, settings.relation_dropout, generator)
@@ -176,7 +184,7 @@ class EmbeddingTraining(GradientTraining[_Rows]):
             scores = model.similarity(predicted, entities)
             loss = softmax_loss(scores, batch.rows, answers, batch.weights, settings.label_smoothing)
         if settings.relation_weight:
-            scores = model.relation_scores(anchors.index_select(0, batch.rows), golds, model.relations_)
+            scores = model.relation_scores(anchors.index_select(0, batch.rows), golds, directed)
             losses = cross_entropy(scores, batch.relations[batch.rows], reduction="none")
             loss = loss + settings.relation_weight * (losses @ batch.weights)
         if settings.regularizer != "none" and settings.regularizer_weight:
@@ -193,12 +201,12 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         # With a sparse gradient, the optimizer skips the entities that are not in the batch.
         is_sparse = self._settings.loss == "1-vs-sample" and self._settings.optimizer == "adagrad"
         is_sparse = is_sparse and self.device.type in _SPARSE_DEVICES
-        return embedding(places, self._model.entities_, sparse=is_sparse)
+        return embedding(places, self._entity_vectors, sparse=is_sparse)
 
     def _compared(self, golds: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The vectors that answers are compared with, (entities, entity width), and the answers' places among them."""
         if self._settings.loss != "1-vs-sample":
-            return self._model.entities_, golds
+            return self._entity_vectors, golds
         sampled = sample_entities(self._settings.negatives, len(self._kg.entities), generator).to(self.device)
         compared: Tensor = torch.unique(torch.cat([golds, sampled]))
         return self._entities(compared), torch.searchsorted(compared, golds)
@@ -225,6 +233,7 @@ class EmbeddingTraining(GradientTraining[_Rows]):
         """The MRR on valid."""
         if len(self._kg.valid) == 0:
             return None
+        self.take_vectors()
         with torch.no_grad():
             return _valid_mrr(self._model, self._kg, validated_triples(self._kg))
 
@@ -260,7 +269,7 @@ def estimate_cost(model: Embedding, kg: KnowledgeGraph) -> TrainingCost:
     training = EmbeddingTraining(model, sample)
     preparing = (time.perf_counter() - started) * len(kg.train) / len(sample.train)
     step = seconds_per_step(training.steps(1))
-    model.entities_, model.relations_ = model.entities_.detach(), model.relations_.detach()
+    training.take_vectors()
 
     rows = _row_count(Queries.from_triples(kg.train).unique()[1], training.answers_per_row)
     return TrainingCost(
