@@ -68,6 +68,7 @@ class TestBothReadersAgree:
     @example("head,relation,tail,tail\na,r,b,c\n", "g.csv")
     @example("head\trelation\ttail\n", "g.tsv")
     @example("\ufeffhead\trelation\ttail\na\tr\tb", "g.tsv")
+    @example("\ufeff\ufeffa", "g.tsv")
     @example("a\tr\tb\ra\tr\tc\n", "g.tsv")
     def test_on_odd_files(self, text, name):
         self.check(name, text.encode(errors="surrogatepass"))

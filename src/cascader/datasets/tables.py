@@ -172,10 +172,11 @@ def _plain_table(content: bytes, label: str, is_header: IsHeader) -> Table | Non
 
 
 def _needs_care(content: bytes, is_csv: bool) -> bool:
-    """Whether there are quotes that may matter, NUL bytes, or other line ends than those of Unix and Windows."""
+    """Whether there are quotes that may matter, NUL bytes, other line ends than usual, or a second byte order mark."""
     quotes = (b'"',) if is_csv else (b'\t"', b'\n"')
     has_quotes = content.startswith(b'"') or any(quote in content for quote in quotes)
-    return has_quotes or b"\0" in content or content.count(b"\r") != content.count(b"\r\n")
+    has_odd_ends = content.count(b"\r") != content.count(b"\r\n")
+    return has_quotes or has_odd_ends or b"\0" in content or content.startswith(_BOM)  # Arrow would take it off
 
 
 def _has_long_text(column: Column) -> bool:
