@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +36,8 @@ class Sandbox:
     @contextmanager
     def entered(self) -> Iterator["Sandbox"]:
         """Make this the environment of the process."""
-        before, temporary = dict(os.environ), tempfile.tempdir
+        before, temporary, bytecode = dict(os.environ), tempfile.tempdir, sys.dont_write_bytecode
+        sys.dont_write_bytecode = True  # a module that a case is first to import would be written beside its source
         os.environ.update({name: str(self.root / folder) for name, folder in _VARIABLES.items()})
         for name in _ABSENT:
             os.environ.pop(name, None)
@@ -45,7 +47,7 @@ class Sandbox:
         finally:
             os.environ.clear()
             os.environ.update(before)
-            tempfile.tempdir = temporary
+            tempfile.tempdir, sys.dont_write_bytecode = temporary, bytecode
 
     def emptied(self) -> Path:
         """The case's folder, with nothing in it."""

@@ -7,7 +7,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -206,7 +205,6 @@ class _Left:
 
 def _work(pipe: Connection, root: Path) -> None:
     """What a worker does: perform one job after the other, until it is ended."""
-    sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     with (root / "stack.txt").open("w") as stack:
         faulthandler.enable(stack)
