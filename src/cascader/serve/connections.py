@@ -80,12 +80,18 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit a client, or send it away."""
         super().connection_made(transport)
-        self._from = _client(transport)
+        self._from = self._counted_for(transport)
         self._is_admitted = self._all.admit(self._from)
         if self._is_admitted:
             self._wait(self._all.limits.header_seconds)
         else:
             self._refuse()
+
+    @staticmethod
+    def _counted_for(transport: asyncio.Transport) -> str:
+        """The client that has this connection: an IPv4 address, or the network of an IPv6 address, which one has."""
+        address = ip_address(str(transport.get_extra_info("peername")[0]).partition("%")[0])
+        return str(address if address.version == 4 else ip_network((address, 64), strict=False))
 
     def data_received(self, data: bytes) -> None:
         """Read what an admitted client sends; the first bytes of a request give its headers their time."""
@@ -136,12 +142,6 @@ class Connection(H11Protocol):
         self._timer = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
         self.transport.write(_REFUSAL)
         self.transport.write_eof()
-
-
-def _client(transport: asyncio.Transport) -> str:
-    """Whom a connection is counted for: an IPv4 address, or the network of an IPv6 address, which one client has."""
-    address = ip_address(str(transport.get_extra_info("peername")[0]).partition("%")[0])
-    return str(address if address.version == 4 else ip_network((address, 64), strict=False))
 
 
 class ConnectionMiddleware:

@@ -1,5 +1,6 @@
 """Requests to the server: what its own description allows and forbids (schemathesis), and bytes that are no HTTP."""
 
+import asyncio
 import json
 import logging
 import os
@@ -22,7 +23,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from cascader.runs import load_run
-from cascader.serve import connections, create_app
+from cascader.serve import create_app
+from cascader.serve.connections import Connection
 from cascader.serve.schemas import Limits
 from tests.fuzz.case import Case, UnexpectedError
 from tests.fuzz.documents import values
@@ -59,6 +61,14 @@ _BODIES = (
 _FIELDS = ("entity", "top", "side", "budget", "reviewer", "decision")
 
 
+class _LocalConnection(Connection):
+    """A connection by a socket of the file system, whose client has no address."""
+
+    @staticmethod
+    def _counted_for(transport: asyncio.Transport) -> str:
+        return "127.0.0.1"
+
+
 class _Served:
     """The run, served at a socket of the file system, so that no packet is sent."""
 
@@ -69,9 +79,7 @@ class _Served:
         self.app = create_app(run, limits=_LIMITS)
         self.errors: list[str] = []
         _keep_errors(self.errors)
-        connections._client = lambda _: "127.0.0.1"  # a socket of the file system has no address of a client
-        http = connections.Connection
-        config = uvicorn.Config(self.app, http=http, uds=self.socket, log_config=None, access_log=False)
+        config = uvicorn.Config(self.app, http=_LocalConnection, uds=self.socket, log_config=None, access_log=False)
         self._server = uvicorn.Server(config)
         threading.Thread(target=self._server.run, daemon=True).start()
         while not self._server.started:
