@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from cascader.cascade import Cascade, MeteredCascade
-from cascader.cascade.blend import best_sum
+from cascader.cascade.alphas import best_sum
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import KnownAnswers, Queries, Triples
 from cascader.runs import load_run

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from cascader.cascade import Cascade, TopK
-from cascader.cascade.blend import best_reranking
+from cascader.cascade.alphas import best_reranking
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Queries
 from cascader.models.settings import preset

@@ -1,8 +1,10 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 
-from cascader.cascade import Alpha, Cascade, Fusion, TopK, mask_known, rerank
-from cascader.cascade.blend import ALPHAS, TunedBlend, best_sum, ranks_below
+from cascader.cascade import Alpha, Cascade, Fusion, Scale, TopK, mask_known, rerank
+from cascader.cascade.alphas import ALPHAS, TunedBlend, best_reranking, best_sum, ranks_below
 from cascader.errors import DataError
 from cascader.evaluation import evaluate
 from cascader.evaluation.protocol import iter_blocks
@@ -22,6 +24,19 @@ class Counted:
     def score_all(self, queries):
         self.questions += len(queries)
         return self.scorer.score_all(queries)
+
+
+class Scaled:
+    """A scorer whose scores are so many times as large."""
+
+    def __init__(self, scorer, factor):
+        self.scorer, self.factor = scorer, factor
+
+    def score_all(self, queries):
+        return self.scorer.score_all(queries) * self.factor
+
+    def score(self, queries, candidates):
+        return self.score_all(queries)[candidates.rows, candidates.ids]
 
 
 def test_no_other_alpha_of_the_grid_is_better_on_valid():
@@ -48,13 +63,13 @@ def test_held_out_queries_get_the_alpha_that_is_best_for_the_others(by_side):
     draw = np.random.default_rng(0)
     queries = Queries.from_triples(draw.integers(9, size=(20, 3)))
     fold_of, tried = np.tile(np.arange(20) % 4, 2), draw.random((len(ALPHAS), 40))
-    found = TunedBlend(tried, queries, by_side).held_out(fold_of)
+    found = TunedBlend(ALPHAS, tried, queries, by_side).held_out(fold_of)
     for query in range(40):
         others = fold_of != fold_of[query]
         if by_side:
             others &= queries.predicts_tail == queries.predicts_tail[query]
         assert found[query] == tried[tried[:, others].sum(axis=1).argmax(), query]
-    assert found.mean() < TunedBlend(tried, queries, by_side).mrr  # which has chosen by what it is judged by
+    assert found.mean() < TunedBlend(ALPHAS, tried, queries, by_side).mrr  # which has chosen by what it is judged by
 
 
 def test_each_model_sees_each_valid_question_once():
@@ -77,7 +92,7 @@ def test_without_a_valid_split_there_is_nothing_to_choose_on():
         tune_alpha(Frequency().fit(kg), Frequency().fit(kg), kg)
 
 
-@pytest.mark.parametrize("scale", ["raw", "logistic", "standardized"])
+@pytest.mark.parametrize("scale", get_args(Scale))
 @pytest.mark.parametrize("k", [1, 4, 60])
 def test_ranks_of_what_was_read_are_those_of_the_whole_reranking(scale, k):
     kg, fusion = random_graph(triples=900), Fusion(scale, "below")
@@ -88,7 +103,7 @@ def test_ranks_of_what_was_read_are_those_of_the_whole_reranking(scale, k):
         masked = mask_known(scores, block.questions.with_known(kg.known_before("valid")))
         kept = TopK(k).keep(block.questions, masked)
         later = second.score(block.questions, kept)
-        ranks = ranks_below(block, scores, masked, kept, later, fusion)
+        ranks = ranks_below(block, scores, masked, kept, later, fusion, ALPHAS)
         for i, alpha in enumerate(ALPHAS):
             weights = np.full(len(scores), alpha, dtype=np.float32)
             whole = block.rank(rerank(scores, masked, kept, later, weights, fusion)).filtered.mean
@@ -97,3 +112,30 @@ def test_ranks_of_what_was_read_are_those_of_the_whole_reranking(scale, k):
 
 def test_the_grid_is_the_papers():
     np.testing.assert_allclose([ALPHAS[0], ALPHAS[-1]], [0.05, 0.95])
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("scale", ["raw", "centered"])
+def test_it_does_not_matter_in_what_unit_a_tier_gives_its_scores(factor, scale):
+    kg = random_graph(triples=900)
+    first, second = Frequency().fit(kg), Oracle(kg, noise=2.0)
+
+    def found(later):
+        queries, fusion = Queries.from_triples(kg.valid), Fusion(scale, "below")
+        return best_reranking(first, later, kg, queries, TopK(10), fusion), best_sum(first, later, kg, queries)
+
+    for one, other in zip(found(second), found(Scaled(second, factor)), strict=True):
+        assert one.mrr == pytest.approx(other.mrr, abs=0.002)
+    earlier = best_sum(first, first, kg, Queries.from_triples(kg.valid)).mrr
+    assert all(each.mrr > earlier for each in found(Scaled(second, factor)))
+
+
+def test_a_later_tier_that_knows_nothing_can_be_left_without_weight():
+    kg = random_graph(triples=900)
+    first, queries = Oracle(kg), Queries.from_triples(kg.valid)
+    noise = Oracle(kg, noise=1e6)
+    assert best_reranking(first, noise, kg, queries, TopK(10)).alpha == Alpha(1.0, 1.0)
+    assert (
+        best_reranking(first, noise, kg, queries, TopK(10), alphas=ALPHAS).mrr
+        < best_reranking(first, noise, kg, queries, TopK(10)).mrr
+    )

@@ -1,6 +1,7 @@
 """Eq. 1 and Eq. 2, to the letter and with a lift."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -8,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from cascader.cascade import Alpha, Fusion, TopK, blend_all, mask_known, rerank
+from cascader.cascade import Alpha, Fusion, Pruned, Scale, TopK, blend_all, mask_known, rerank
 from cascader.errors import SettingsError
 from cascader.graph import Queries
 from cascader.records import conforming
 
 SCORES = arrays.arrays(np.float32, (3, 7), elements=st.floats(-50, 50, width=32))
-FUSIONS = [Fusion(scale, tail) for scale in ("raw", "logistic", "standardized") for tail in ("unchanged", "below")]
+FUSIONS = [Fusion(scale, pruned) for scale in get_args(Scale) for pruned in get_args(Pruned)]
 QUERIES = Queries(np.zeros(3, np.int32), np.zeros(3, np.int32), np.array([True, False, True]))
 
 
@@ -52,7 +53,7 @@ def test_the_pruned_keep_their_order_and_the_input_is_left_alone(fusion, scores,
             assert after[row][kept[row]].min() >= after[row][pruned].max()
 
 
-@pytest.mark.parametrize("scale", ["raw", "logistic", "standardized"])
+@pytest.mark.parametrize("scale", get_args(Scale))
 @given(scores=SCORES, later=SCORES, alpha=st.floats(0, 1, width=32))
 def test_with_nothing_pruned_it_is_the_additive_ensemble(scale, scores, later, alpha):
     _, after = reranked(scores, later, alpha, Fusion(scale, "unchanged"), k=7)

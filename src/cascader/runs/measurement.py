@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cascader.cascade import Alpha, Cascade, Deadline, MeteredCascade
-from cascader.cascade.blend import best_reranking, tune_alpha
+from cascader.cascade.alphas import ALPHAS, best_reranking, tune_alpha
 from cascader.cascade.pruners import TopK
 from cascader.display import emit
 from cascader.errors import SettingsError, UnscoredError
@@ -245,17 +245,17 @@ def _choose(
         cascade = Cascade(scorers[first], name=first)
     for tier in others:
         model, scorer = parts[tier], scorers[tier]
-        alpha = Alpha(0.0, 0.0) if is_alone else _weight(cascade, scorer, model, kg, top)
+        alpha = Alpha(0.0, 0.0) if is_alone else _weight(cascade, scorer, model, kg, top, is_joint)
         cascade = cascade.then(scorer, alpha=alpha, keep=TopK(top) if model.reads_pairs else None, name=tier)
     return cascade
 
 
-def _weight(earlier: Scorer, scorer: Scorer, model: Model, kg: KnowledgeGraph, top: int) -> Alpha:
+def _weight(earlier: Scorer, scorer: Scorer, model: Model, kg: KnowledgeGraph, top: int, is_joint: bool) -> Alpha:
     if not model.reads_pairs:
         return tune_alpha(earlier, scorer, kg)
     seed = int(model.settings.as_dict().get("seed", 0))
     queries = Queries.from_triples(kg.sample("valid", _RERANKED_TRIPLES, seed))
-    return best_reranking(earlier, scorer, kg, queries, TopK(top)).alpha
+    return best_reranking(earlier, scorer, kg, queries, TopK(top), alphas=None if is_joint else ALPHAS).alpha
 
 
 def _described(cascade: Cascade, parts: Mapping[str, Model], is_joint: bool, top: int) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def _described(cascade: Cascade, parts: Mapping[str, Model], is_joint: bool, top
     else:
         about, before, others = parts[cascade.name].describe(), cascade.name, list(cascade.tiers)
     for tier in others:
-        chosen = f"{tier.weight.head:.2f} for heads, {tier.weight.tail:.2f} for tails"
+        chosen = f"{tier.weight.head:.4g} for heads, {tier.weight.tail:.4g} for tails"
         emit("weight", f"The weight of {before} against {tier.name}: {chosen}.")
         about = {"first": about, "second": parts[tier.name].describe(), "alpha": tier.weight.as_dict()}
         about |= {"top": top} if parts[tier.name].reads_pairs else {}

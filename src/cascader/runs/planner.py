@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cascader.cascade import Cascade
-from cascader.cascade.blend import best_reranking
+from cascader.cascade.alphas import best_reranking
 from cascader.cascade.pruners import TopK
 from cascader.graph import Candidates, KnowledgeGraph, Queries
 from cascader.models.model import Model

@@ -1,6 +1,6 @@
 """Choose tiers, weights and pruners on valid, without running any model twice."""
 
-from cascader.cascade.blend import best_reranking, best_sum, tune_alpha
+from cascader.cascade.alphas import best_reranking, best_sum, tune_alpha
 from cascader.tuning.result import (
     COSTS,
     READ_TOP,

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from cascader.cascade import Cascade, Fusion, Pruned, Scale, Tier, mask_known
-from cascader.cascade.blend import TunedBlend, best_reranking, best_sum
+from cascader.cascade.alphas import ALPHAS, TunedBlend, best_reranking, best_sum
 from cascader.cascade.pruners import (
     BudgetedTopK,
     Capped,
@@ -165,6 +165,7 @@ class _Search:
     """The state that all trials share: recorded scores, and the two halves of valid."""
 
     fusions: Sequence[Fusion] = _FUSIONS
+    alphas: FloatArray | None = None  # those that suit the scales of both tiers
     alphas_by_side = True
 
     def __init__(self, cascade: Cascade, kg: KnowledgeGraph, seed: int) -> None:
@@ -243,8 +244,10 @@ class _Search:
         return max(self.fusions, key=mrr)
 
     def _blend(self, earlier: Cascade, reader: _Reader, keep: Pruner, fusion: Fusion) -> TunedBlend:
-        by_side = self.alphas_by_side
-        return best_reranking(earlier, reader.stored, self._kg, self._both, keep, fusion, by_side=by_side)
+        by_side, alphas = self.alphas_by_side, self.alphas
+        return best_reranking(
+            earlier, reader.stored, self._kg, self._both, keep, fusion, by_side=by_side, alphas=alphas
+        )
 
     def _chance(self, gains: FloatArray) -> float | None:
         """How probable the gains of a reranking would be by chance."""
@@ -304,6 +307,7 @@ class _PaperSearch(_Search):
     """The paper's search space; nothing is pruned before a tier that scores every entity, as in its main results."""
 
     fusions = (Fusion("raw", "unchanged"),)
+    alphas = ALPHAS
     alphas_by_side = False
 
     def _bases(self, sums: list[Trial]) -> list[Trial]:
@@ -316,7 +320,8 @@ class _PaperSearch(_Search):
         cascade = Cascade(first, name=name)
         yield self._sum(cascade, None)
         for name, scorer in others:
-            found = best_sum(self._replay(cascade), self._recorded[name], self._kg, self._both, by_side=False)
+            earlier, later = self._replay(cascade), self._recorded[name]
+            found = best_sum(earlier, later, self._kg, self._both, by_side=False, alphas=ALPHAS)
             cascade = cascade.then(scorer, alpha=found.alpha, name=name)
             yield self._sum(cascade, None)
 

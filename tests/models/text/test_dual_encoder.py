@@ -108,7 +108,7 @@ def test_a_tuned_encoder_loads_in_transformers(toy, tiny_model, tmp_path):
 
 
 def test_trained_for_a_sum_it_keeps_what_was_best_in_the_sum(toy, tiny_model):
-    from cascader.cascade.blend import best_sum
+    from cascader.cascade.alphas import best_sum
 
     earlier = Frequency().fit(toy)
     model = DualEncoder(base=tiny_model, epochs=4, valid_every=1, hard_negatives=2, negatives=2).fit(

@@ -89,7 +89,7 @@ def test_a_dry_run_leaves_a_model_that_scores_and_the_real_training_untouched(to
 
 
 def test_trained_for_a_sum_it_keeps_what_was_best_in_the_sum(toy, tiny_model):
-    from cascader.cascade.blend import best_sum
+    from cascader.cascade.alphas import best_sum
 
     earlier = Frequency().fit(toy)
     settings = {"base": tiny_model, "layer": 2, "epochs": 4, "valid_every": 1, "hard_negatives": 2, "negatives": 2}

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from cascader.cascade.blend import best_sum
+from cascader.cascade.alphas import best_sum
 from cascader.errors import DataError, SettingsError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, KnownAnswers, Queries

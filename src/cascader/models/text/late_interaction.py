@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cascader.cascade.blend import best_sum
+from cascader.cascade.alphas import best_sum
 from cascader.errors import DataError
 from cascader.evaluation.protocol import mean_reciprocal_rank
 from cascader.graph import Candidates, Entity, FloatArray, IntArray, KnowledgeGraph, Queries

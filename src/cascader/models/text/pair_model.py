@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cascader.cascade.blend import best_reranking
+from cascader.cascade.alphas import best_reranking
 from cascader.cascade.pruners import TopK
 from cascader.display import progress
 from cascader.errors import DataError
