@@ -6,8 +6,8 @@ import pytest
 from cascader.evaluation.protocol import reciprocal_ranks
 from cascader.graph import KnowledgeGraph, Queries
 from cascader.tuning.result import chance_of, is_beyond_chance
+from cascader.tuning.sample import Sample
 from cascader.tuning.weights import (
-    Sample,
     Weights,
     add_in_order,
     best_weighted_sum,
@@ -46,8 +46,8 @@ def test_a_sample_of_all_entities_gives_the_exact_ranks(sample, scorers, kg):
 
 
 def test_a_sample_of_some_entities_gives_nearly_the_exact_mrr(scorers, kg, monkeypatch):
-    monkeypatch.setattr("cascader.tuning.weights._BEST", 8)
-    monkeypatch.setattr("cascader.tuning.weights._RANDOM", 16)
+    monkeypatch.setattr("cascader.tuning.sample._BEST", 8)
+    monkeypatch.setattr("cascader.tuning.sample._RANDOM", 16)
     sample = Sample.collect([scorers["good"]], kg)
     assert sample.scores.shape[1] == 1 + 8 + 16
     found = sample.reciprocal_ranks(np.ones((len(sample.queries), 1)))
@@ -55,8 +55,8 @@ def test_a_sample_of_some_entities_gives_nearly_the_exact_mrr(scorers, kg, monke
 
 
 def test_what_is_drawn_stands_for_all_entities_that_are_not_known(scorers, kg, monkeypatch):
-    monkeypatch.setattr("cascader.tuning.weights._BEST", 8)
-    monkeypatch.setattr("cascader.tuning.weights._RANDOM", 16)
+    monkeypatch.setattr("cascader.tuning.sample._BEST", 8)
+    monkeypatch.setattr("cascader.tuning.sample._RANDOM", 16)
     sample = Sample.collect([scorers["good"]], kg)
     others = len(kg.entities) - kg.known().of(sample.queries).counts
     np.testing.assert_allclose(sample.stands_for[:, 1:].sum(axis=1), others, rtol=0.05)

@@ -14,8 +14,9 @@ from cascader.models.training import TrainingCost, seconds_for
 from cascader.scoring import Scorer, StoredScorer, reads_pairs
 from cascader.tuning import read_top_of, split_valid, trial_count
 from cascader.tuning.calibration import calibrate, calibration_triples
+from cascader.tuning.sample import WEIGHED_TRIPLES, Sample
 from cascader.tuning.search import REPLAYS_PER_TRIAL
-from cascader.tuning.weights import WEIGHED_TRIPLES, Sample, add_in_order
+from cascader.tuning.weights import add_in_order
 
 
 class CostEstimator(Protocol):

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -27,7 +28,8 @@ from cascader.graph import Candidates, FloatArray, IntArray, KnowledgeGraph, Que
 from cascader.scoring import StoredScorer
 from cascader.scoring.scorer import Scorer
 from cascader.tuning.result import READ_TOP, Trial, TuningResult, chance_of
-from cascader.tuning.weights import Sample, add_in_order, folds_of
+from cascader.tuning.sample import Sample, folds_of
+from cascader.tuning.weights import add_in_order
 
 _QUESTIONS_AT_ONCE = 256
 #: How many short pairs, and how many long ones, are read to measure the speed; a scorer may ask for more.
@@ -64,8 +66,7 @@ class RecordedScorer:
 #: As in the paper.
 QUANTILES = (0.5, 0.75, 0.9, 0.95)
 WIDTHS = (5, 10, 20, 50, 100)
-#: For estimating the time of tuning: how often a trial is replayed.
-REPLAYS_PER_TRIAL = 2
+REPLAYS_PER_TRIAL = 2  #: for estimating the time of tuning
 _FUSIONS = [Fusion(scale, pruned) for scale in get_args(Scale) for pruned in get_args(Pruned)]
 #: What is searched: all that we know of, or what the paper searches (Section 4.3): one alpha for both sides of each
 #: tier, Eq. 2 to the letter, static or dynamic pruning, any of the later tiers, and the best on valid wins.
@@ -205,8 +206,7 @@ class _Search:
 
     def _sum(self, cascade: Cascade, p_value: float | None) -> Trial:
         """Replay a sum of tiers, and add up what they cost."""
-        names = [cascade.name, *(tier.name for tier in cascade.tiers)]
-        seconds = sum(self._recorded[name].seconds_per_question for name in names)
+        seconds = sum(self._recorded[name].seconds_per_question for name in cascade.scorers)
         mrr = mean_reciprocal_rank(self._replay(cascade), self._both, self._filter)
         return Trial(cascade, mrr, 0.0, seconds, p_value=p_value)
 
@@ -224,7 +224,6 @@ class _Search:
         """Try every pruner with its own best alphas; its gain is tested with alphas chosen on other triples."""
         earlier = self._replay(base.cascade)
         before = reciprocal_ranks(earlier, self._both, self._filter)
-
         fusion = self._best_fusion(earlier, reader, read_top)
         pruners = self._pruners(earlier, read_top)
         with progress("trying pruners", total=len(pruners), unit="pruners") as advance:
@@ -244,10 +243,8 @@ class _Search:
         return max(self.fusions, key=mrr)
 
     def _blend(self, earlier: Cascade, reader: _Reader, keep: Pruner, fusion: Fusion) -> TunedBlend:
-        by_side, alphas = self.alphas_by_side, self.alphas
-        return best_reranking(
-            earlier, reader.stored, self._kg, self._both, keep, fusion, by_side=by_side, alphas=alphas
-        )
+        best = partial(best_reranking, by_side=self.alphas_by_side, alphas=self.alphas)
+        return best(earlier, reader.stored, self._kg, self._both, keep, fusion)
 
     def _chance(self, gains: FloatArray) -> float | None:
         """How probable the gains of a reranking would be by chance."""
@@ -320,8 +317,8 @@ class _PaperSearch(_Search):
         cascade = Cascade(first, name=name)
         yield self._sum(cascade, None)
         for name, scorer in others:
-            earlier, later = self._replay(cascade), self._recorded[name]
-            found = best_sum(earlier, later, self._kg, self._both, by_side=False, alphas=ALPHAS)
+            both = self._replay(cascade), self._recorded[name]
+            found = best_sum(*both, self._kg, self._both, by_side=False, alphas=ALPHAS)
             cascade = cascade.then(scorer, alpha=found.alpha, name=name)
             yield self._sum(cascade, None)
 

@@ -2,30 +2,21 @@
 
 Cross-entropy finds where to start, in one convex problem; but it cares most about golds that are far down, and metrics
 about those near the top. So the weights then climb, one at a time, to the best mean reciprocal rank.
-
-Each query of valid is represented by the best candidates of every scorer, and by random ones that stand for the rest.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from cascader.cascade import Alpha, Cascade, mask_known
-from cascader.evaluation.protocol import Block, iter_blocks
-from cascader.graph import BoolArray, FloatArray, IntArray, KnowledgeGraph, Queries, Triples
+from cascader.cascade import Alpha, Cascade
+from cascader.graph import FloatArray, KnowledgeGraph, Queries
 from cascader.scoring import Scorer
 from cascader.tuning.result import chance_of, is_beyond_chance
+from cascader.tuning.sample import FOLDS, Sample, estimated_ranks, folds_of
 
-#: How many of the best candidates of each scorer are sampled, and how many random ones.
-_BEST, _RANDOM = 40, 160
-#: The most valid triples that weights are fitted to.
-WEIGHED_TRIPLES = 4000
-#: A sum is tested on a part of valid that its weights were not fitted to.
-_FOLDS = 5
 #: What doubling or halving a relation's own weight must gain, in reciprocal ranks; infinity: it keeps the common one.
 SHRINKAGES = (np.inf, 2.0, 0.5)
 _FEWEST_QUERIES = 10
@@ -73,101 +64,6 @@ def _shares(weights: FloatArray) -> FloatArray:
     return np.where(upto > 0, (upto - weights) / np.where(upto > 0, upto, 1), 1.0).clip(0, 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """The queries of valid, each with the scores of its gold answer and of a sample of wrong ones."""
-
-    queries: Queries
-    scores: FloatArray  # (queries, candidates, scorers) the gold comes first; centered on it
-    stands_for: FloatArray  # (queries, candidates) how many entities a candidate represents; 0: not to be counted
-
-    @classmethod
-    def collect(cls, scorers: Sequence[Scorer], kg: KnowledgeGraph, triples: Triples | None = None) -> "Sample":
-        """Let every scorer answer the questions of valid, of a random part of it, or of these valid triples."""
-        triples = kg.sample("valid", WEIGHED_TRIPLES, seed=0) if triples is None else triples
-        queries = Queries.from_triples(triples).with_known(kg.known_before("valid"))
-        draw, parts = np.random.default_rng(0), []
-        for block in iter_blocks(queries, kg.known(), "comparing tiers"):
-            parts.append((block.places, *_sampled(block, scorers, draw)))
-        places, scores, stands_for = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        back = np.argsort(places)
-        return cls(queries, scores[back], stands_for[back])
-
-    def of(self, scorers: Sequence[int]) -> "Sample":
-        """The same sample with some of its scorers only."""
-        return replace(self, scores=self.scores[:, :, list(scorers)])
-
-    def where(self, chosen: BoolArray) -> "Sample":
-        """The queries for which `chosen`, (queries,), is True."""
-        return Sample(self.queries[chosen], self.scores[chosen], self.stands_for[chosen])
-
-    @cached_property
-    def log_counts(self) -> FloatArray:
-        """The logarithm of `stands_for`; -inf where a candidate does not count."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.stands_for)
-
-    @cached_property
-    def triple_of(self) -> IntArray:
-        """The triple that each query was made from; shape (queries,)."""
-        return np.unique(self.queries.triples(), axis=0, return_inverse=True)[1]
-
-    def reciprocal_ranks(self, weights: FloatArray) -> FloatArray:
-        """Estimate the reciprocal rank of each gold answer with weights (queries, scorers); shape (queries,)."""
-        sums = (self.scores @ weights[:, :, None].astype(np.float32))[:, 1:, 0]
-        return _reciprocal_ranks(sums, self.stands_for[:, 1:])
-
-
-def _reciprocal_ranks(sums: FloatArray, counts: FloatArray) -> FloatArray:
-    """From how far each candidate is above the gold, and how many it stands for, (..., queries, candidates).
-
-    Those that tie with the gold count half. Small integers are counted, as products with truths take twice as long.
-    """
-    halves = (sums > 0).view(np.int8) + (sums >= 0).view(np.int8)
-    above: FloatArray = np.einsum("qc,...qc->...q", counts, halves.astype(np.float32))
-    return 1 / (1 + above / 2)
-
-
-def _sampled(block: Block, scorers: Sequence[Scorer], draw: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """Sample the candidates of each query of a block; (queries, candidates, scorers) and (queries, candidates)."""
-    dense = [scorer.score_all(block.questions) for scorer in scorers]  # each (questions, entities)
-    ids, drawn = _candidates([mask_known(scores, block.questions) for scores in dense], draw)
-    ids = np.concatenate([block.golds[:, None], ids[block.rows]], axis=1)  # (queries, candidates)
-    counts = np.ones(ids.shape, dtype=np.float32)
-    left_out = _is_repeated(ids) | _is_known(ids, block)
-    left_out[:, 0] = False
-    if drawn:
-        others = block.entity_count - (~left_out[:, :-drawn]).sum(axis=1) - block.known.counts
-        counts[:, -drawn:] = (others.clip(min=0) / (~left_out[:, -drawn:]).sum(axis=1).clip(min=1))[:, None]
-    counts[left_out] = 0
-    scores = np.stack([of[block.rows[:, None], ids] for of in dense], axis=2)
-    return scores - scores[:, :1], counts
-
-
-def _candidates(masked: Sequence[FloatArray], draw: np.random.Generator) -> tuple[IntArray, int]:
-    """Choose the candidates of each question, (questions, candidates), and say how many of them were drawn."""
-    question_count, entity_count = masked[0].shape
-    if entity_count <= len(masked) * _BEST + _RANDOM:
-        return np.tile(np.arange(entity_count), (question_count, 1)), 0
-    best = [np.argpartition(-scores, _BEST, axis=1)[:, :_BEST] for scores in masked]
-    drawn = draw.integers(entity_count, size=(question_count, _RANDOM))
-    return np.concatenate([*best, drawn], axis=1), _RANDOM
-
-
-def _is_repeated(ids: IntArray) -> BoolArray:
-    """Whether a candidate stands further left in its row already; shape (queries, candidates)."""
-    order = np.argsort(ids, axis=1, kind="stable")
-    ascending = np.take_along_axis(ids, order, axis=1)
-    repeated = np.zeros(ids.shape, dtype=bool)
-    np.put_along_axis(repeated, order[:, 1:], ascending[:, 1:] == ascending[:, :-1], axis=1)
-    return repeated
-
-
-def _is_known(ids: IntArray, block: Block) -> BoolArray:
-    rows = np.arange(len(ids))[:, None] * block.entity_count
-    return np.isin(rows + ids, block.known.rows * block.entity_count + block.known.ids)
-
-
 # Fitting.
 
 
@@ -199,7 +95,7 @@ def _climb(sample: Sample, start: FloatArray, shrinkage: float = 0.0) -> FloatAr
     scores, counts, units = sample.scores[:, 1:], sample.stands_for[:, 1:], _units(sample)
     weights, sums = start.copy(), scores @ start.astype(np.float32)
     of_scorer = np.ascontiguousarray(np.moveaxis(scores, 2, 0))  # read from end to end, hundreds of times
-    best, width = _reciprocal_ranks(sums, counts).sum(), max(1, _AT_ONCE // max(1, sums.size))
+    best, width = estimated_ranks(sums, counts).sum(), max(1, _AT_ONCE // max(1, sums.size))
     for factor, scorer in product(_FACTORS, np.flatnonzero(units).tolist()):
         values = _neighbors(weights, scorer, factor, units)
         changed = weights[None].repeat(len(values), axis=0)
@@ -209,7 +105,7 @@ def _climb(sample: Sample, start: FloatArray, shrinkage: float = 0.0) -> FloatAr
         while len(places):
             some = places[:width]
             moved = sums + of_scorer[scorer] * (values[some] - weights[scorer]).astype(np.float32)[:, None, None]
-            found = _reciprocal_ranks(moved, counts).sum(axis=1) - costs[some]
+            found = estimated_ranks(moved, counts).sum(axis=1) - costs[some]
             gains = np.flatnonzero(found > best + 1e-6)[:1]
             for place in gains:  # the values behind it are tried from there
                 best, weights, sums = found[place], changed[some[place]], moved[place]
@@ -350,15 +246,10 @@ def held_out_ranks(sample: Sample, shrinkages: Sequence[float] = SHRINKAGES[:1])
     """The reciprocal ranks of golds with weights that were fitted to other triples; shape (shrinkages, queries)."""
     found = np.empty((len(shrinkages), len(sample.queries)))
     fold_of = folds_of(sample.triple_of)
-    for fold in range(_FOLDS):
+    for fold in range(FOLDS):
         held_out = fold_of == fold
         if held_out.any():
             learning, tested = sample.where(~held_out if not held_out.all() else held_out), sample.where(held_out)
             for number, weights in enumerate(_fit_all(learning, shrinkages)):
                 found[number, held_out] = tested.reciprocal_ranks(weights.per_query(tested.queries))
     return found
-
-
-def folds_of(triple_of: IntArray) -> IntArray:
-    """The fold of each query, given its triple: both queries of a triple are held out together; shape (queries,)."""
-    return np.random.default_rng(0).permutation(int(triple_of.max()) + 1)[triple_of] % _FOLDS
