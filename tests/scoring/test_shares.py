@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 
 from cascader.errors import DataError, SettingsError, UnscoredError
 from cascader.graph import Queries
@@ -88,11 +89,22 @@ def test_what_is_missing_is_named_with_the_commands_that_make_it_and_nothing_is_
     assert merged(store, tmp_path / "shares") > 0
 
 
-def test_a_damaged_shard_is_as_good_as_missing(toy, blocks, store, tmp_path):
+def cut_short(content):
+    return content[:-3]
+
+
+def flipped_in_a_score(content):
+    arrays = load(content)
+    arrays["scores"][0] += 1
+    return save(arrays)
+
+
+@pytest.mark.parametrize("damage", [cut_short, flipped_in_a_score])
+def test_a_damaged_shard_is_as_good_as_missing(toy, blocks, store, tmp_path, damage):
     for share in ("1/2", "2/2"):
         scored(toy, blocks, store, tmp_path / "shares", share)
     damaged = max(path for path in (tmp_path / "shares").rglob("0*.safetensors"))
-    damaged.write_bytes(damaged.read_bytes()[:-3])
+    damaged.write_bytes(damage(damaged.read_bytes()))
     with pytest.raises(DataError, match=r"1 shards of run are missing.*evaluate run --shard [12]/2 \(1 missing\)"):
         merged(store, tmp_path / "shares")
 

@@ -4,6 +4,7 @@ All of them find the same pairs missing and cut them into the same shards; each 
 shares. Only `merge` writes to the store: what it writes is what one process would have written.
 """
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
@@ -20,7 +21,7 @@ from cascader.graph import FloatArray, IntArray
 from cascader.records import Sha256, read_record, write_record
 from cascader.scoring.engine import Engine, FileShard, Task, cut
 from cascader.scoring.store import MemoryStore, RunShards, ScoreStore, fill
-from cascader.storage import read_arrays, remove, write_arrays
+from cascader.storage import Array, local_path, read_arrays, remove, write_arrays
 
 FORMAT = 1
 _RECORD = "job.json"
@@ -68,6 +69,16 @@ class _Job:
     first: Annotated[int, Ge(0)]  # how many shards the earlier ones have
     count: Annotated[int, Ge(1)]  # how many shares there are
     command: str  # what scores a share, with {} in place of it
+
+
+@dataclass(frozen=True, eq=False)
+class ShareShard(FileShard):
+    """A shard that no manifest lists, so that its file has its own sum."""
+
+    def keep(self, scores: FloatArray) -> None:
+        """Write pairs, scores and their sum atomically."""
+        keys, scores = self.keys.astype(np.int64), scores.astype(np.float32)
+        write_arrays(local_path(self.root) / self.name, {"keys": keys, "scores": scores, "sum": _sum_of(keys, scores)})
 
 
 class ShareEngine:
@@ -122,7 +133,7 @@ class ShareStore:
         write_record(folder / _RECORD, {"format": FORMAT, **asdict(job)})
         engine.jobs, engine.shards = engine.jobs + 1, first + len(parts)
         own = [(_name(place), part) for place, part in enumerate(parts) if share.has(first + place)]
-        left = [FileShard(str(folder), name, part) for name, part in own if _scores_in(folder / name, part) is None]
+        left = [ShareShard(str(folder), name, part) for name, part in own if _scores_in(folder / name, part) is None]
         for place in run(left):
             yield len(left[place].keys)
         engine.own_shards += len(own)
@@ -142,7 +153,15 @@ def _scores_in(path: Path, keys: IntArray) -> FloatArray | None:
     scores = arrays.get("scores", np.empty(0))
     if not np.array_equal(arrays.get("keys", np.empty(0)), keys) or scores.shape != keys.shape:
         return None
-    return scores if scores.dtype == np.float32 and not np.isnan(scores).any() else None
+    if scores.dtype != np.float32 or np.isnan(scores).any():
+        return None
+    return scores if np.array_equal(arrays.get("sum", np.empty(0)), _sum_of(keys, scores)) else None
+
+
+def _sum_of(keys: IntArray, scores: FloatArray) -> Array:
+    """The sha256 of pairs and their scores, as bytes; shape (32,)."""
+    digest = hashlib.sha256(keys.astype("<i8").tobytes() + scores.astype("<f4").tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
