@@ -14,10 +14,13 @@ from cascader import fit, load_run, save_run
 from cascader.cli import main
 from cascader.errors import DataError, StorageError
 from cascader.runs import RunFolder
+from cascader.runs.measurement import read_share
 from cascader.scoring import ScoreStore
 from cascader.scoring.engine import FileShard, LocalEngine
+from cascader.scoring.shares import Share, ShareEngine
 from cascader.storage import local_path, refresh
 from cascader.storage.remote import Remote
+from cascader.tuning import Budget
 from tests.faults.contents import contents_of, differences
 
 ROOT = Path(__file__).parents[2]
@@ -156,6 +159,33 @@ def scores_of(run):
     refresh(folder)
     paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+class OnAnotherMachine:
+    """An engine whose workers have a cache of their own, and so another copy of what is at a URL."""
+
+    def __init__(self, on, tmp_path):
+        self.on, self.there = on, tmp_path / "there"
+
+    def run(self, task, shards, loaded=None):
+        for place, shard in enumerate(shards):
+            self.on("there")
+            assert local_path(shard.root).is_relative_to(self.there)
+            task.work(loaded or task.load(), shard)
+            self.on("here")
+            yield place
+
+
+def test_workers_on_another_machine_put_a_share_to_the_url(alone, tmp_path, on):
+    on("here")
+    url = f"file://{tmp_path}/place/mine"
+    alone.save(url)
+    run = load_run(url)
+    engine = ShareEngine(Share(1, 1), run.folder.shares, OnAnotherMachine(on, tmp_path), "")
+    assert not read_share(run, "test", ["cross"], "joint", Budget(), 100, engine)
+    assert run.folder.merge() > 0
+    alone.evaluate(tiers=["cross"])
+    assert scores_of(run) == scores_of(alone)
 
 
 @pytest.mark.slow

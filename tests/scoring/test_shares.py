@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from cascader.errors import DataError, SettingsError, UnscoredError
+from cascader.errors import DataError, SettingsError, StorageError, UnscoredError
 from cascader.graph import Queries
 from cascader.scoring import ScoreStore, StoredScorer
 from cascader.scoring.engine import LocalEngine
@@ -87,6 +87,21 @@ def test_what_is_missing_is_named_with_the_commands_that_make_it_and_nothing_is_
     for share in ("2/4", "4/4"):
         scored(toy, blocks, store, tmp_path / "shares", share)
     assert merged(store, tmp_path / "shares") > 0
+
+
+class Elsewhere:
+    """An engine whose workers have a copy of the run of their own."""
+
+    def run(self, task, shards, loaded=None):
+        yield from range(len(shards))
+
+
+def test_a_share_that_a_worker_has_written_elsewhere_is_an_error_at_once(toy, blocks, store, tmp_path, monkeypatch):
+    monkeypatch.setattr("cascader.scoring.store._SECONDS_TO_ARRIVE", 0.0)
+    engine = ShareEngine(Share(1, 1), tmp_path / "shares", Elsewhere(), COMMAND)
+    scorer = StoredScorer(Watched(toy), toy, engine.store("cross", store), engine)
+    with pytest.raises(StorageError, match="a worker has written .*shares/cross/.*, but not into this folder"):
+        scorer.score_all(blocks[0])
 
 
 def cut_short(content):

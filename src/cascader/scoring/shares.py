@@ -20,8 +20,8 @@ from cascader.errors import DataError, SettingsError, UnscoredError
 from cascader.graph import FloatArray, IntArray
 from cascader.records import Sha256, read_record, write_record
 from cascader.scoring.engine import Engine, FileShard, Task, cut
-from cascader.scoring.store import MemoryStore, RunShards, ScoreStore, fill
-from cascader.storage import Array, local_path, read_arrays, remove, write_arrays
+from cascader.scoring.store import MemoryStore, RunShards, ScoreStore, arrived, fill
+from cascader.storage import Array, is_url, local_path, read_arrays, remove, write_arrays
 
 FORMAT = 1
 _RECORD = "job.json"
@@ -133,11 +133,21 @@ class ShareStore:
         write_record(folder / _RECORD, {"format": FORMAT, **asdict(job)})
         engine.jobs, engine.shards = engine.jobs + 1, first + len(parts)
         own = [(_name(place), part) for place, part in enumerate(parts) if share.has(first + place)]
-        left = [ShareShard(str(folder), name, part) for name, part in own if _scores_in(folder / name, part) is None]
-        for place in run(left):
-            yield len(left[place].keys)
+        left = [(name, part) for name, part in own if _scores_in(folder / name, part) is None]
+        root, inside = self._address_of(folder)
+        for place in run([ShareShard(root, f"{inside}{name}", part) for name, part in left]):
+            name, part = left[place]
+            arrived(folder / name)
+            yield len(part)
         engine.own_shards += len(own)
         engine.own_pairs += sum(len(part) for _, part in own)
+
+    def _address_of(self, folder: Path) -> tuple[str, str]:
+        """Where workers find a folder: below the URL of the run, of which every machine has a copy, or as it is."""
+        root = self._written.root
+        if is_url(root) and folder.is_relative_to(local_path(root)):
+            return root, f"{folder.relative_to(local_path(root)).as_posix()}/"
+        return str(folder), ""
 
 
 def _name(place: int) -> str:

@@ -144,7 +144,7 @@ class ScoreStore:
     ) -> None:
         self.identity = dict(identity)
         name = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
-        self.folder, self._root = Path(folder) / name, root or str(folder)
+        self.folder, self.root = Path(folder) / name, root or str(folder)
         self.shard_pairs, self._table = shard_pairs, MemoryStore()
         self._jobs: list[_Job] = []
         self._taken: set[str] = set()  # the shards that are already in the table
@@ -186,8 +186,8 @@ class ScoreStore:
         left = [name for name in parts if name not in job.shards]
         self._write()
         self._clear_away()
-        inside = self.folder.relative_to(local_path(self._root)).as_posix()
-        for place in run([FileShard(self._root, f"{inside}/{name}", parts[name]) for name in left]):
+        inside = self.folder.relative_to(local_path(self.root)).as_posix()
+        for place in run([FileShard(self.root, f"{inside}/{name}", parts[name]) for name in left]):
             name = left[place]
             job.shards[name] = sha256_of(arrived(self.folder / name))
             self._write()
