@@ -71,6 +71,12 @@ class TestBadInput:
             fitting(toy, tmp_path / "run", engine=RayEngine(), device=torch.device("meta"))
         assert not (tmp_path / "run").exists()
 
+    @pytest.mark.parametrize("fitting", [cascader.fit, cascader.reproduce])
+    def test_a_fit_on_a_cluster_that_does_not_answer_is_refused_before_it_starts(self, toy, tmp_path, fitting):
+        with pytest.raises(EngineError, match=r"no Ray cluster answers at 127.0.0.1:1: "):
+            fitting(toy, tmp_path / "run", engine=RayEngine("127.0.0.1:1"))
+        assert not (tmp_path / "run").exists()
+
     def test_no_workers(self):
         with pytest.raises(SettingsError, match="workers is 0, expected at least 1"):
             RayEngine(workers=0)

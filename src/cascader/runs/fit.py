@@ -28,7 +28,7 @@ from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.run import Run, load_run
 from cascader.scoring import Scorer
 from cascader.scoring.engine import Engine
-from cascader.scoring.ray_engine import check_device
+from cascader.scoring.ray_engine import check_engine
 from cascader.storage import addressed, by_address
 from cascader.tuning.weights import best_weighted_sum
 from cascader.wording import counted
@@ -123,7 +123,7 @@ def _fit_for_now(request: FitRequest, engine: Engine | None) -> Run:
 
 def fit_requested(request: FitRequest, folder: RunFolder, engine: Engine | None = None) -> Run:
     """Carry out a request in a locked folder, so that a second process on the same run waits."""
-    check_device(engine, str(current_device()))
+    check_engine(engine, str(current_device()))
     with addressed(), folder.locked(), recording(folder.log()):
         plan = _start(request, folder)
         plan = train_tiers(plan, request, folder, engine, lambda tier: _offer(plan, tier, request, folder))

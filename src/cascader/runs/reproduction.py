@@ -39,7 +39,7 @@ from cascader.runs.request import FitRequest, fit_request
 from cascader.runs.rows import EMBEDDINGS, PAPER_TIERS, ROWS, ResolvedRow, resolve
 from cascader.runs.run import Run, load_run
 from cascader.scoring.engine import Engine
-from cascader.scoring.ray_engine import check_device
+from cascader.scoring.ray_engine import check_engine
 
 _STRUCTURE = ("plausibility", "rules", "similarity")
 #: The tiers that read texts, and their kinds.
@@ -149,7 +149,7 @@ def plan_requested(request: ReproductionRequest, folder: RunFolder) -> Reproduct
 
 def reproduce_requested(request: ReproductionRequest, folder: RunFolder, engine: Engine | None = None) -> Reproduction:
     """Carry out a request in a locked folder; what an earlier process has done is not done again."""
-    check_device(engine, str(current_device()))
+    check_engine(engine, str(current_device()))
     with folder.locked(), recording(folder.log()):
         state = load_state(folder, request.as_dict()) or ReproductionState(request.as_dict(), request.command)
         save_state(state, folder)

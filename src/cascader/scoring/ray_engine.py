@@ -27,6 +27,8 @@ _RETRIES = 3
 #: How long a cluster without a free CPU is waited for before a note says so.
 _SECONDS_UNTIL_NOTE = 30.0
 _SECONDS_TO_CONNECT = 5.0
+#: What Ray calls the address of a new cluster on this machine.
+_NEW_HERE = "local"
 #: Scores do not pass through Ray's object store, so that the smallest is large enough (Ray takes no less than 75 MB).
 _OBJECT_STORE_BYTES = 80 << 20
 #: What scores depend on, to the last bit; Ray itself insists on its own version and on that of Python.
@@ -59,6 +61,13 @@ def _refusal(expected: dict[str, str], found: dict[str, str]) -> EngineError | N
                 f"differ between versions: install {package} {version} on every node."
             )
     return None
+
+
+def check_engine(engine: object, device: str) -> None:
+    """Find out before hours of training what a cluster would refuse after them: a device, or an address."""
+    check_device(engine, device)
+    if isinstance(engine, RayEngine):
+        engine.check_address()
 
 
 def check_device(engine: object, device: str) -> None:
@@ -102,6 +111,15 @@ class RayEngine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def check_address(self) -> None:
+        """Refuse an address at which nothing answers, without connecting."""
+        address = self._named_address()
+        if address and not self._is_ours:
+            _check_reachable(address)
+
+    def _named_address(self) -> str | None:
+        return self.address or os.environ.get("RAY_ADDRESS")
 
     def run(self, task: Task, shards: Sequence[Any], loaded: object = None) -> Iterator[int]:
         """Yield the position of each shard once it is done."""
@@ -184,7 +202,7 @@ class RayEngine:
         import ray
 
         if not ray.is_initialized():
-            _connect(self.address or os.environ.get("RAY_ADDRESS"), self.workers)
+            _connect(self._named_address(), self.workers)
             self._is_ours = True
         return ray
 
@@ -253,7 +271,7 @@ def _connect(address: str | None, workers: int | None) -> None:
         "include_dashboard": False,
     }
     with _own_signal_handlers(), _explained(address):
-        if address and address != "local":
+        if address and address != _NEW_HERE:
             _check_reachable(address)
             ray.init(address, **quietly)
             return
@@ -266,7 +284,7 @@ def _connect(address: str | None, workers: int | None) -> None:
 def _check_reachable(address: str) -> None:
     """Find out in seconds what Ray would try for minutes."""
     host, colon, port = address.rpartition(":")
-    if address == "auto":
+    if address in ("auto", _NEW_HERE):
         return
     if "://" in address or not colon or not port.isdecimal():
         raise EngineError(
