@@ -68,6 +68,11 @@ class TestBucket(RemoteContract):
         with pytest.raises(StorageError, match="no credentials for s3://.*Set AWS_ACCESS_KEY_ID"):
             Remote(f"s3://{bucket}/place").list()
 
+    def test_a_profile_that_is_not_there_is_no_matter_of_the_network(self, s3, monkeypatch):
+        monkeypatch.setenv("AWS_PROFILE", "nobody")
+        with pytest.raises(StorageError, match=r"no credentials for s3://.*profile \(nobody\).*or AWS_PROFILE"):
+            Remote(f"s3://{s3.bucket()}/place").list()
+
     def test_a_server_that_does_not_answer_is_named(self, s3, monkeypatch):
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")

@@ -23,7 +23,9 @@ _EXTRAS = {"s3": "'cascader[s3]'", "s3a": "'cascader[s3]'"}
 _VERSIONS = ("ETag", "etag", "generation", "ino", "mtime", "LastModified", "last_modified", "modified", "created")
 #: A part of a name: what runs use, and nothing that means something to a file system.
 _PART = re.compile(r"\w([\w .,+()=@-]{0,198}[\w,+()=@-])?")
-_NO_CREDENTIALS = frozenset({"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"})
+_NO_CREDENTIALS = frozenset(
+    {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound"}
+)
 _LONGEST_REASON = 300
 
 
