@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import cascader
-from cascader.errors import DataError, EngineError, MissingExtraError, SettingsError
+from cascader.errors import DataError, EngineError, MissingExtraError, SettingsError, StorageError
 from cascader.models.readers import reading_with
 from cascader.models.text.base_model import load_base_model
 from cascader.models.text.reading import FrozenLayers
@@ -24,9 +24,9 @@ from cascader.runs import every_question
 from cascader.runs.folder import load_scorer
 from cascader.scoring import ScoreStore, ray_engine
 from cascader.scoring.engine import Call, LocalEngine, Task
-from cascader.scoring.ray_engine import RayEngine
+from cascader.scoring.ray_engine import RayEngine, Worker
 from cascader.scoring.shares import Share, ShareEngine
-from cascader.storage import LOCK, sha256_of
+from cascader.storage import LOCK, sha256_of, versions_of
 from tests.contracts import EngineContract
 from tests.scoring.work import die_once, divide, kill_itself, load, loadings, note_threads, writing
 
@@ -80,6 +80,15 @@ class TestBadInput:
     def test_no_workers(self):
         with pytest.raises(SettingsError, match="workers is 0, expected at least 1"):
             RayEngine(workers=0)
+
+
+def without_credentials(loaded, shard):
+    raise StorageError("there are no credentials for s3://bucket/run")
+
+
+def test_the_node_is_named_whose_credentials_fail():
+    error = Worker(versions_of(["cascader"])).work(Task(Call(without_credentials), load=None), 0, "a")
+    assert str(error) == f"on the node {platform.node()}: there are no credentials for s3://bucket/run"
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

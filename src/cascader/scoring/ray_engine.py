@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from cascader.display import no_progress
-from cascader.errors import CascaderError, EngineError, MissingExtraError, SettingsError
+from cascader.errors import CascaderError, EngineError, MissingExtraError, SettingsError, StorageError
 from cascader.scoring.engine import THREADS, Call, Task, cores, done
 from cascader.scoring.shares import ShareEngine
 from cascader.storage import CACHE_VARIABLE, versions_of
@@ -49,7 +49,15 @@ class Worker:
     def work(self, task: Task, place: int, shard: object) -> int | CascaderError:
         """Work on a shard, and return its position, or the error if there was one."""
         with no_progress():
-            return done(task, shard, self._loaded) or place
+            error = done(task, shard, self._loaded)
+        return place if error is None else _with_node(error)
+
+
+def _with_node(error: CascaderError) -> CascaderError:
+    """Say on which node a disk is full, credentials fail or a package is missing: the user's own may be in order."""
+    if isinstance(error, StorageError | MissingExtraError):
+        return type(error)(f"on the node {platform.node()}: {error}")
+    return error
 
 
 def _refusal(expected: dict[str, str], found: dict[str, str]) -> EngineError | None:
