@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from cascader.errors import DataError
-from cascader.paths import check_regular, copy_files, regular
+from cascader.errors import DataError, StorageError
+from cascader.paths import check_regular, copy_files, regular, resolved
 from cascader.storage import read_arrays, read_bytes, read_json, read_npy, read_parquet, read_tensors, sha256_of
 
 
@@ -57,6 +57,14 @@ def test_a_link_within_the_folder_is_fine_and_so_is_a_folder_behind_a_link(tmp_p
     (tmp_path / "mine").symlink_to("run")
     check_regular(tmp_path / "run")
     check_regular(tmp_path / "mine")
+
+
+@pytest.mark.parametrize("use", [resolved, check_regular])
+def test_a_link_that_leads_back_to_itself_is_refused(tmp_path, use):
+    (tmp_path / "there").symlink_to("back")
+    (tmp_path / "back").symlink_to("there")
+    with pytest.raises(StorageError, match="there is a link that leads back to itself. Remove it, or name another"):
+        use(tmp_path / "there")
 
 
 def test_files_are_copied_with_the_mode_of_new_ones(tmp_path):

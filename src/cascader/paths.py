@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from cascader.errors import DataError
+from cascader.errors import DataError, StorageError
 
 _KINDS = {
     stat.S_IFREG: "file",
@@ -32,12 +32,23 @@ def regular(path: Path) -> Path:
     return path
 
 
+def resolved(path: Path) -> Path:
+    """The absolute path behind all links; one that leads back to itself is refused.
+
+    `Path.resolve` raises a RuntimeError for such a link before Python 3.13, and returns it since.
+    """
+    found = Path(os.path.realpath(path))
+    if found.is_symlink():
+        raise StorageError(f"{path} is a link that leads back to itself. Remove it, or name another place.")
+    return found
+
+
 def check_regular(folder: Path) -> None:
     """Refuse a folder with a FIFO, a socket or a device in it, or a link that leads out of it.
 
     Reading a FIFO would wait forever, and writing to such a link would change a file elsewhere.
     """
-    root = folder.resolve()
+    root = resolved(folder)
     for entry in entries_of(folder):
         path = Path(entry.path)
         try:

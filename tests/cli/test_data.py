@@ -88,6 +88,12 @@ def test_two_columns_where_three_are_asked_for(run, triples):
     assert "--columns '1,2' names 2, expected three: HEAD,RELATION,TAIL." in err
 
 
+def test_convert_refuses_a_link_to_itself(run, triples, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    code, _, err = run("data", "convert", triples, "--to", "csv", "--out", tmp_path / "loop")
+    assert (code, "is a link that leads back to itself. Remove it, or name another" in err) == (2, True)
+
+
 def test_convert_writes_a_folder_that_show_reads(run, triples, tmp_path):
     code, out, _ = run("data", "convert", triples, "--to", "parquet", "--out", tmp_path / "out")
     assert code == 0

@@ -358,6 +358,12 @@ class TestOut:
         code, _, err = self.ask(run, drugs, tmp_path)
         assert (code, "it is a folder. Name a file in it." in err) == (2, True)
 
+    def test_a_link_to_itself_is_refused_and_stays_a_link(self, run, drugs, tmp_path):
+        (tmp_path / "loop.tsv").symlink_to("loop.tsv")
+        code, _, err = self.ask(run, drugs, tmp_path / "loop.tsv")
+        assert (code, "is a link that leads back to itself. Remove it, or name another" in err) == (2, True)
+        assert (tmp_path / "loop.tsv").is_symlink()
+
     @pytest.mark.slow
     def test_standard_output_is_written_to_even_where_it_is_a_file(self, drugs, expected, tmp_path):
         command = [sys.executable, "-m", "cascader", "predict", drugs, "aspirin", "treats", "--top", "2"]

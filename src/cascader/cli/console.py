@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cascader.errors import SettingsError, StorageError
+from cascader.paths import resolved
 from cascader.storage import by_address, write_parquet, write_text
 
 OutputFormat = Literal["table", "tsv", "csv", "jsonl", "parquet", "nt"]
@@ -116,7 +117,7 @@ def _write_to(out: Path, write: Callable[[Path], None]) -> None:
     """Write the user's file: one that a link leads to stays behind the link, and what is no file is written into."""
     stream = _standard_stream(out)
     if stream is None and (out.is_file() or not out.exists()):
-        target = out.resolve() if out.is_symlink() else out
+        target = resolved(out) if out.is_symlink() else out
         if not target.parent.is_dir():
             raise StorageError(f"cannot write {out}: there is no folder {target.parent}. Make it first.")
         write(target)

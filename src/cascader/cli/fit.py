@@ -16,6 +16,7 @@ from cascader.cli.options import (
 )
 from cascader.display import emit
 from cascader.errors import SettingsError
+from cascader.paths import resolved
 
 if TYPE_CHECKING:
     from cascader.scoring.engine import Engine
@@ -116,7 +117,7 @@ def fit(
     from cascader.runs import RunFolder, emit_plan, fit_request, fit_requested, plan_fit, tier_kinds
 
     folder = out or _default_folder(graph.kg.name, model, preset, budget, update)
-    if update is not None and RunFolder(folder).path.resolve() == RunFolder(update).path.resolve():
+    if update is not None and resolved(RunFolder(folder).path) == resolved(RunFolder(update).path):
         raise SettingsError(f"{update} stays as it is: what learns from it needs another folder. Name it with --out.")
     request = fit_request(
         graph.kg,

@@ -18,7 +18,7 @@ from cascader.models.device import using_device
 from cascader.models.model import Model
 from cascader.models.readers import READING
 from cascader.models.registry import load_model
-from cascader.paths import check_regular
+from cascader.paths import check_regular, resolved
 from cascader.records import FileSum, check_sums, read_record, sums_of, write_record
 from cascader.runs.record import RunRecord, parts_of
 from cascader.scoring import Scorer, ScoreStore, StoredScorer
@@ -68,7 +68,7 @@ class RunFolder:
     @property
     def name(self) -> str:
         """The last part of the address."""
-        return Path(self.address).resolve().name
+        return resolved(Path(self.address)).name
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -208,7 +208,7 @@ class RunFolder:
     @property
     def for_workers(self) -> str:
         """The address under which other processes and machines find the run."""
-        return str(self.path.resolve()) if self.address == str(self.path) else self.address
+        return str(resolved(self.path)) if self.address == str(self.path) else self.address
 
     def _store(self, name: str, data_hash: str) -> ScoreStore:
         refresh(self.path / "scores" / name)
@@ -218,7 +218,7 @@ class RunFolder:
     @property
     def shares(self) -> Path:
         """The folder for what the processes of a job array score."""
-        return self.path.resolve() / "shares"
+        return resolved(self.path) / "shares"
 
     def merge(self, others: Sequence[Path] = ()) -> int:
         """Add the shares in the run's folder, and in others, to its stored scores; return the number of new pairs.

@@ -18,6 +18,7 @@ from annotated_types import Ge
 
 from cascader.errors import DataError, SettingsError, UnscoredError
 from cascader.graph import FloatArray, IntArray
+from cascader.paths import resolved
 from cascader.records import Sha256, read_record, write_record
 from cascader.scoring.engine import Engine, FileShard, Task, cut
 from cascader.scoring.store import MemoryStore, RunShards, ScoreStore, arrived, fill
@@ -103,7 +104,7 @@ class ShareEngine:
 
     def store(self, tier: str, written: ScoreStore) -> "ShareStore":
         """Return the store that scores this share of what is missing in `written`."""
-        folder = (self.folder / tier / written.folder.name).resolve()
+        folder = resolved(self.folder) / tier / written.folder.name
         return ShareStore(self, folder, written, self._asked.setdefault(folder, MemoryStore()))
 
 

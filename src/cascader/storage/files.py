@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from cascader.errors import DataError, StorageError
-from cascader.paths import entries_of, regular
+from cascader.paths import entries_of, regular, resolved
 from cascader.storage.addresses import by_address, copy_of
 from cascader.storage.working_copy import swap_folders
 
@@ -46,7 +46,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder next to `path`, and rename it to `path` if the block succeeds."""
-    path = path.resolve()
+    path = resolved(path)
     with _explained(path):
         if path.exists() and (path == Path.cwd() or not path.is_dir() or any(path.iterdir())):
             raise StorageError(f"{path} already exists. Choose another folder, or remove it first.")

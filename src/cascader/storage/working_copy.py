@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cascader.paths import entries_of
+from cascader.paths import entries_of, resolved
 from cascader.storage.lease import Lease
 from cascader.storage.remote import Listed, Remote, is_hidden
 
@@ -45,7 +45,7 @@ def path_of_copy(url: str) -> Path:
     endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
     last = "".join(character for character in place.rpartition("/")[2] if character.isalnum() or character in "-_")
     name = f"{last[:40]}-{hashlib.sha256(f'{endpoint} {place}'.encode()).hexdigest()[:16]}"
-    return cache_folder().resolve() / "urls" / name / "files"
+    return resolved(cache_folder()) / "urls" / name / "files"
 
 
 class WorkingCopy:
