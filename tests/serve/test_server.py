@@ -284,6 +284,7 @@ def test_a_token_that_no_header_can_have_is_refused(run, plain_folder, token):
         ("second=60", "there is no limit 'second'. Did you mean 'seconds'? The limits are: body_bytes, seconds,"),
         ("seconds", "--limit 'seconds' has no value that is a number. Write it as seconds=NUMBER."),
         ("waiting=1.5", "--limit 'waiting=1.5' has no value that is a whole number. Write it as waiting=NUMBER."),
+        ("waiting=\u0663", "has no value that is a whole number. Write it as waiting=NUMBER."),
         ("waiting=0", "the limit waiting is 0, expected a number above 0."),
         ("seconds=nan", "the limit seconds is nan, expected a number above 0."),
         ("seconds=inf", "the limit seconds is inf, expected a number above 0."),

@@ -150,8 +150,8 @@ def _limits(changes: Sequence[str], defaults: Mapping[str, float]) -> dict[str, 
             raise SettingsError(f"there is no limit {name!r}.{hint} The limits are: {', '.join(defaults)}.")
         is_whole = isinstance(defaults[name], int)
         try:
-            limits[name] = (int if is_whole else float)(value)
-        except ValueError:
+            limits[name] = (int if is_whole else float)(value if value.isascii() else "")
+        except ValueError:  # Python alone would read the digits of any script
             kind = "a whole number" if is_whole else "a number"
             raise SettingsError(f"--limit {change!r} has no value that is {kind}. Write it as {name}=NUMBER.") from None
     return limits
