@@ -298,7 +298,8 @@ BAD_INPUT = {
         "does not end in a known format. Add --format",
     ),
     "a table in a file": (["aspirin", "treats", "--format", "table", "--out", "a.txt"], "a table is for the screen"),
-    "a missing file": (["--file", "nowhere.tsv"], "cannot read nowhere.tsv"),
+    "a missing file": (["--file", "nowhere.tsv"], "cannot read nowhere.tsv: No such file or directory."),
+    "a folder in place of a file": (["--file", "."], "cannot read .: Is a directory."),
     "a new entity that is no UTF-8": (["--new", "zinc\udcff: a metal", "treats"], "it has bytes that are not UTF-8"),
     "a file in a folder that is not there": (
         ["aspirin", "treats", "--out", "missing/answers.tsv"],
@@ -353,6 +354,10 @@ class TestOut:
     def test_a_device_is_written_into(self, run, drugs):
         assert self.ask(run, drugs, "/dev/null")[0] == 0
         assert Path("/dev/null").is_char_device()
+
+    def test_a_device_that_is_full_is_named(self, run, drugs):
+        code, _, err = self.ask(run, drugs, "/dev/full")
+        assert (code, "cannot write /dev/full: No space left on device." in err) == (2, True)
 
     def test_a_folder_is_refused(self, run, drugs, tmp_path):
         code, _, err = self.ask(run, drugs, tmp_path)

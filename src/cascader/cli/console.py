@@ -126,8 +126,11 @@ def _write_to(out: Path, write: Callable[[Path], None]) -> None:
         raise StorageError(f"cannot write {out}: it is a folder. Name a file in it.")
     with TemporaryDirectory() as folder:
         write(Path(folder) / "output")
-        with out.open("wb") if stream is None else os.fdopen(os.dup(stream), "wb") as into:
-            into.write((Path(folder) / "output").read_bytes())
+        try:
+            with out.open("wb") if stream is None else os.fdopen(os.dup(stream), "wb") as into:
+                into.write((Path(folder) / "output").read_bytes())
+        except OSError as error:  # an error of writing does not name the file
+            raise StorageError(f"cannot write {out}: {error.strerror or error}.") from error
 
 
 def _standard_stream(out: Path) -> int | None:

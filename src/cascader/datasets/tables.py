@@ -93,7 +93,7 @@ def read_table(path: Path, is_header: IsHeader) -> Table:
         with path.open("rb") as stream:
             return parse_table(stream, str(path), is_header)
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error}.") from error
+        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
 
 
 def _read_parquet_table(path: Path) -> Table:
