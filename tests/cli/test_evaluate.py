@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from cascader.records import write_record
 from cascader.scoring import ScoreStore
 from cascader.scoring.engine import FileShard
 from cascader.storage import read_parquet
@@ -76,6 +77,16 @@ def test_a_budget_of_no_pairs_leaves_the_tier_that_reads_out(run, three_tiers):
     code, out, _ = run("evaluate", three_tiers, "--pairs", "0", "--name", "cheap")
     assert (code, "Estimated: 0 pairs to read" in out) == (0, True)
     assert "cross" not in saved(three_tiers, "cheap")["about"]["costs"]
+
+
+def test_why_the_first_tier_answers_alone_is_said(run, three_tiers):
+    path = three_tiers / "tuning.json"
+    record = json.loads(path.read_text())
+    for trial in record["trials"][1:]:
+        trial["p_value"] = 0.9
+    write_record(path, {name: value for name, value in record.items() if name != "sha256"})
+    assert "alone: on valid, what later ones add may be chance." in " ".join(run("evaluate", three_tiers)[1].split())
+    assert "alone: no later one fits the budget." in run("evaluate", three_tiers, "--pairs", "0")[1]
 
 
 @pytest.mark.slow

@@ -90,6 +90,13 @@ def test_two_embeddings_become_two_tiers(run, triples, tmp_path):
     assert (code, "Plan: kge" in out) == (0, True)
 
 
+def test_that_one_of_several_tiers_is_best_alone_is_said_to_be_for_want_of_evidence(run, triples, tmp_path):
+    options = ("--tiers", "plausibility,rules", "--out", tmp_path / "run")
+    out = " ".join(run("fit", triples, *options)[1].split())
+    assert "Best on valid, with an MRR of " in out
+    assert "plausibility. What the others add to it may be chance." in out
+
+
 def test_three_embeddings_become_three_tiers(run, triples, tmp_path):
     settings = [f"{tier}.{setting}" for tier in ("kge", "kge2", "kge3") for setting in ("dim=4", "epochs=1")]
     options = (

@@ -296,7 +296,9 @@ def _finish(plan: FitPlan, request: FitRequest, folder: RunFolder, engine: Engin
         best = run.tuned(engine).best_trial
         reads = f", with {best.pairs_per_query:.1f} pairs read per query" if best.pairs_per_query else ""
         figures = {"valid_mrr": best.mrr, "pairs_per_query": best.pairs_per_query}
-        emit("tuned", f"Best on valid, with an MRR of {best.mrr:.4f}: {' + '.join(best.tiers)}{reads}.", values=figures)
+        alone = " What the others add to it may be chance." if len(best.tiers) == 1 else ""
+        tiers = " + ".join(best.tiers)
+        emit("tuned", f"Best on valid, with an MRR of {best.mrr:.4f}: {tiers}{reads}.{alone}", values=figures)
     calibration = run.predictor(engine=engine).calibration
     if calibration is not None:
         emit("calibrated", calibration.in_words())

@@ -125,7 +125,7 @@ def _plan(
 def _evaluate_cascade(
     run: "Run", split: SplitName, filtering: Filtering, plan: Plan, questions: int, budget: Budget, name: str
 ) -> Evaluation:
-    _emit_plan(plan, questions)
+    _emit_plan(plan, questions, budget)
     metered = MeteredCascade(plan.trial.cascade, None if budget.seconds is None else Deadline(budget.seconds))
     measured = evaluate(metered, run.kg, split, filtering=filtering, name=name or "cascade", seed=run.seed)
     _emit_usage(metered)
@@ -158,7 +158,7 @@ def _result_name(models: Sequence[Model]) -> str:
     return f"{'+'.join(model.tier for model in models)}-{'-'.join(labels)}"
 
 
-def _emit_plan(plan: Plan, questions: int) -> None:
+def _emit_plan(plan: Plan, questions: int, budget: Budget) -> None:
     trial = plan.trial
     emit("plan", f"Plan: {' + '.join(trial.tiers)}, valid MRR {trial.mrr:.4f}.")
     emit(
@@ -166,7 +166,8 @@ def _emit_plan(plan: Plan, questions: int) -> None:
         f"Estimated: {plan.pairs:,.0f} pairs to read and {plan.seconds:,.1f} s for {counted(questions, 'question')}.",
     )
     if len(trial.tiers) == 1:
-        emit("plan", "No later tier fits the budget: the first one answers alone.")
+        why = "on valid, what later ones add may be chance" if budget == Budget() else "no later one fits the budget"
+        emit("plan", f"The first tier answers alone: {why}.")
 
 
 def _emit_usage(metered: MeteredCascade) -> None:
