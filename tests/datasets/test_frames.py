@@ -49,6 +49,13 @@ def test_columns_can_be_chosen_as_in_a_file():
         graph_from_frames(frame, columns=("drug", "r", "t"))
 
 
+def test_a_frame_without_names_of_columns_has_their_numbers():
+    kg = graph_from_frames(pandas.DataFrame(ROWS), columns=(0, 1, 2), split=NOTHING_HELD_BACK)
+    assert kg.data_hash == graph_from_frames(TRIPLES, split=NOTHING_HELD_BACK).data_hash
+    with pytest.raises(DataError, match=r"no columns 1, 2, 3. Its first row is '0, 1, 2'"):
+        graph_from_frames(pandas.DataFrame(ROWS), columns=(1, 2, 3))
+
+
 def test_which_column_is_the_relation_is_asked_in_the_words_of_python():
     frame = pandas.DataFrame({"source": ["a"], "how": ["r"], "since": ["May"], "target": ["b"]})
     with pytest.raises(DataError, match=r"Say so with columns=\('source', 'how', 'target'\), for instance"):

@@ -117,7 +117,7 @@ class TestAStrangeHeader:
     def test_both_answers_end_the_question(self, tmp_path, caplog):
         write(tmp_path, g_csv=self.ROWS)
         as_header = load_graph(tmp_path / "g.csv", split=WHOLE, columns=("Wirkstoff", "Beziehung", "Krankheit"))
-        as_triple = load_graph(tmp_path / "g.csv", split=WHOLE, columns=("1", "2", "3"))
+        as_triple = load_graph(tmp_path / "g.csv", split=WHOLE, columns=(1, 2, 3))
         assert (len(as_header.train), len(as_triple.train)) == (3, 4)
         assert "is this a header" not in caplog.text
 

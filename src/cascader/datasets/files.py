@@ -28,7 +28,7 @@ from cascader.storage import CodedTexts, atomic_folder, write_parquet
 Format = Literal["tsv", "csv", "parquet", "ntriples", "turtle", "kgx", "neo4j", "openke", "ogb"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 #: The columns of head, relation and tail, by name or number.
-Columns = tuple[str, str, str]
+Columns = tuple[str | int, str | int, str | int]
 
 #: The columns of the tables that are written.
 _TRIPLE = ("head", "relation", "tail")

@@ -93,7 +93,10 @@ def joined_statements(parts: Sequence[Statements]) -> Statements:
 
 
 def read_statements(
-    path: Path, entities: Texts | None = None, relations: Texts | None = None, columns: Sequence[str] | None = None
+    path: Path,
+    entities: Texts | None = None,
+    relations: Texts | None = None,
+    columns: Sequence[str | int] | None = None,
 ) -> Statements:
     """Read the triples of a file in any supported format; what it says of names and types is added to the texts.
 
@@ -109,14 +112,14 @@ def read_statements(
         table = read_table(path, is_triple_header)
         _ask_about_header(table)
         return statements_of(table, entities, relations)
-    names = tuple(column_name(name) for name in columns)
+    names = tuple(column_name(str(name)) for name in columns)
     table = read_table(path, lambda header: set(names) <= set(header))
     return statements_of(table, entities, relations, chosen_columns(table, columns))
 
 
-def chosen_columns(table: Table, columns: Sequence[str]) -> TripleColumns:
+def chosen_columns(table: Table, columns: Sequence[str | int]) -> TripleColumns:
     """The columns that someone has chosen for head, relation and tail, by name or number."""
-    names = tuple(column_name(name) for name in columns)
+    names = tuple(column_name(str(name)) for name in columns)
     found = [_position(table, name) for name in names]
     head, relation, tail = found if len(found) == 3 else (None, None, None)
     if head is None or relation is None or tail is None:
