@@ -76,6 +76,13 @@ def test_which_column_is_the_relation_is_asked_where_several_may_be(tmp_path):
     assert names(kg) == [("a", "r", "b")]
 
 
+def test_the_index_of_a_data_frame_is_a_column_without_a_name(tmp_path, caplog):
+    caplog.set_level("INFO")
+    write(tmp_path, g_csv=",head,relation,tail\n0,a,r,b\n1,b,r,c\n")
+    assert names(load_graph(tmp_path / "g.csv", split=WHOLE)) == [("a", "r", "b"), ("b", "r", "c")]
+    assert "the columns head, relation, tail; not read: one without a name." in caplog.text
+
+
 class TestAStrangeHeader:
     ROWS = "Wirkstoff;Beziehung;Krankheit\na;hilft gegen;b\nc;hilft gegen;b\na;hilft gegen;d\n"
 

@@ -264,7 +264,7 @@ def _tell_columns(table: Table, columns: TripleColumns) -> None:
         return
     relation = ONLY_RELATION if columns.relation is None else table.header[columns.relation]
     read = f"{table.header[columns.head.id]}, {relation}, {table.header[columns.tail.id]}"
-    unused = [name for column, name in enumerate(table.header) if column not in columns.used()]
+    unused = [name or "one without a name" for n, name in enumerate(table.header) if n not in columns.used()]
     also = f"; not read: {', '.join(unused)}" if unused else ""
     if also or read != "head, relation, tail":
         logger.info("%s: head, relation and tail are the columns %s%s.", table.label, read, also)
