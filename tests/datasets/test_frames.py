@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import networkx
 import pandas
 import pytest
 
@@ -119,6 +120,20 @@ def test_a_missing_text_of_an_entity_is_none():
 def test_what_is_no_frame_of_triples_is_refused(frame, message):
     with pytest.raises(DataError, match=message):
         graph_from_frames(frame)
+
+
+@pytest.mark.parametrize(
+    ("graph", "advice"),
+    [
+        (TRIPLES, r"found a DataFrame, .* Make a graph of it with: cascader.graph_from_frames\(triples\)$"),
+        (networkx.DiGraph(), r"found a DiGraph, .* with: cascader.graph_from_networkx\(graph\)$"),
+        (ROWS, r"found a list, .* with: cascader.KnowledgeGraph.from_triples\(triples\)$"),
+        ({1}, "found a set, expected a name or a path.$"),
+    ],
+)
+def test_fit_names_what_makes_a_graph_of_an_object(graph, advice):
+    with pytest.raises(DataError, match=advice):
+        cascader.fit(graph)
 
 
 def test_an_entity_that_the_table_does_not_have_is_named():

@@ -4,7 +4,7 @@ import networkx
 import numpy
 import pytest
 
-from cascader.datasets import Split, graph_from_networkx, graph_from_pykeen, to_networkx, to_pykeen
+from cascader.datasets import Split, graph_from_networkx, graph_from_pykeen, load_graph, to_networkx, to_pykeen
 from cascader.errors import DataError
 from cascader.graph import Entity, KnowledgeGraph, Relation
 
@@ -93,6 +93,11 @@ def test_the_factories_of_pykeen_come_back_with_the_same_numbers(small):
     again = graph_from_pykeen(factories["train"], factories["valid"], factories["test"])
     assert [entity.id for entity in again.entities] == [entity.id for entity in small.entities]
     assert all((again.split(split) == small.split(split)).all() for split in ("train", "valid", "test"))
+
+
+def test_a_factory_in_place_of_a_path_is_told_what_reads_it(small):
+    with pytest.raises(DataError, match=r"found a TriplesFactory, .* with: cascader.graph_from_pykeen\("):
+        load_graph(to_pykeen(small)["train"])
 
 
 def test_a_factory_without_labels_is_refused():

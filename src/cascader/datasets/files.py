@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -29,6 +30,13 @@ Format = Literal["tsv", "csv", "parquet", "ntriples", "turtle", "kgx", "neo4j", 
 FORMATS: tuple[Format, ...] = get_args(Format)
 #: The columns of head, relation and tail, by name or number.
 Columns = tuple[str | int, str | int, str | int]
+
+#: What reads a graph that is in memory, by an attribute that tells its library.
+_READERS = {
+    "is_multigraph": "graph_from_networkx(graph)",
+    "mapped_triples": "graph_from_pykeen(training, validation, testing)",
+    "columns": "graph_from_frames(triples)",
+}
 
 #: The columns of the tables that are written.
 _TRIPLE = ("head", "relation", "tail")
@@ -60,6 +68,7 @@ def load_graph(
     ...     load_graph(path, split=Split(valid=0, test=0))
     KnowledgeGraph('drugs', 3 entities, 1 relation, 2/0/0 triples)
     """
+    _check_is_path(name_or_path)
     path = Path(name_or_path)
     tables = {"entities": entities, "relations": relations}
     given = {role: Path(table) for role, table in tables.items() if table is not None}
@@ -78,6 +87,16 @@ def load_graph(
         )
     kg = dataset.load()
     return kg if name is None else replace(kg, name=name)
+
+
+def _check_is_path(graph: object) -> None:
+    """Refuse a graph that is in memory already, with the name of the function that reads it."""
+    if isinstance(graph, (str, PathLike)):
+        return
+    readers = (how for attribute, how in _READERS.items() if hasattr(graph, attribute))
+    how = "KnowledgeGraph.from_triples(triples)" if isinstance(graph, (list, tuple)) else next(readers, None)
+    advice = "" if how is None else f" Make a graph of it with: cascader.{how}"
+    raise DataError(f"found a {type(graph).__name__}, expected a name or a path.{advice}")
 
 
 def _read_path(path: Path, tables: dict[str, Path], split: Split, name: str, columns: Columns | None) -> KnowledgeGraph:
