@@ -92,6 +92,20 @@ class TestAStrangeHeader:
         assert "g.csv:1: is this a header? 'Wirkstoff | Beziehung | Krankheit' occur nowhere else" in caplog.text
         assert '--columns "Wirkstoff,Beziehung,Krankheit"; if it is a triple, with --columns 1,2,3' in caplog.text
 
+    def test_it_is_asked_about_without_any_row_below_it(self, tmp_path, caplog):
+        write(tmp_path, g_csv="Wirkstoff;Beziehung;Krankheit\n")
+        load_graph(tmp_path / "g.csv", split=WHOLE)
+        assert "g.csv:1: is this a header? It is the only row, and was read as a triple." in caplog.text
+        with pytest.raises(DataError, match=r"g.csv has a header but no rows"):
+            load_graph(tmp_path / "g.csv", columns=("Wirkstoff", "Beziehung", "Krankheit"))
+
+    def test_one_triple_below_a_header_or_in_one_of_several_splits_is_no_header(self, tmp_path, caplog):
+        write(tmp_path, g_csv="head;relation;tail\na;r;b\n", train_csv="a;r;b\nb;r;a\n", test_csv="b;r;b\n")
+        load_graph(tmp_path / "g.csv", split=WHOLE)
+        (tmp_path / "g.csv").unlink()
+        load_graph(tmp_path, split=WHOLE)
+        assert "is this a header" not in caplog.text
+
     def test_it_is_asked_about_from_two_rows_below_it(self, tmp_path, caplog):
         lines = self.ROWS.splitlines(keepends=True)
         for count, is_asked in ((2, False), (3, True)):

@@ -132,6 +132,7 @@ def assemble(
     stated = np.concatenate([part.triples for part in parts])
     entities.ask_about_headers(stated[:, [0, 2]])
     relations.ask_about_headers(stated[:, 1])
+    _ask_about_only_row(parts)
     train, valid, test = _three_splits({part.role: part.distinct(*counts) for part in parts}, split)
     return KnowledgeGraph(
         name,
@@ -227,6 +228,17 @@ class _Part:
         if repeated:
             logger.warning("dropped %s of %s.", counted(repeated, "duplicate triple"), self.role)
         return self.triples[np.sort(first)]
+
+
+def _ask_about_only_row(parts: list[_Part]) -> None:
+    """Ask about a row without any other: a header in words of its own, whose rows are missing, looks like that."""
+    filled = [part for part in parts if len(part.triples)]
+    if [(len(part.triples), part.may_have_header) for part in filled] == [(1, True)]:
+        logger.warning(
+            "%s: is this a header? It is the only row, and was read as a triple. If it names the columns, add the rows "
+            "below it.",
+            filled[0].where(0),
+        )
 
 
 def _check_no_overlap(parts: list[_Part], entity_count: int, relation_count: int) -> None:
