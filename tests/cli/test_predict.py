@@ -145,6 +145,7 @@ def test_verdicts(run, drugs, tmp_path):
     code, out, err = run("classify", drugs, tmp_path / "t.tsv")
     assert (code, err) == (0, "")
     assert "of other valid triples and as many near misses." in out
+    assert re.search(r"right for \d+\.\d % of other", out)
     table = [line.split() for line in out.splitlines()]
     code, lines, _ = run("classify", drugs, tmp_path / "t.tsv", "--format", "jsonl")
     first, second = (json.loads(line) for line in lines.splitlines())

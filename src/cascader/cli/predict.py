@@ -346,5 +346,5 @@ def _echo_verdicts(verdicts: Sequence["Verdict"], predictor: "Predictor") -> Non
     counts = Counter(verdict.in_words() for verdict in verdicts)
     echo(f"{', '.join(f'{counts[words]:,} {words}' for words in sorted(counts, reverse=True))}.")
     also = f" Verdicts have also learned from {counted(model.labels, 'label')}." if model.labels else ""
-    right = f"which is right for {model.accuracy:.1%} of other valid triples and as many near misses"
+    right = f"which is right for {percent(model.accuracy)} of other valid triples and as many near misses"
     echo(f"Judged true at {percent(model.threshold)} or above, {right}.{also}")
