@@ -160,6 +160,22 @@ def test_a_table_of_decisions_without_rows_is_refused_as_what_it_is(run, drugs, 
     assert (code, "none.tsv has a header but no rows, expected at least one" in err) == (2, True)
 
 
+def test_an_export_in_no_known_format_is_told_what_its_name_may_end_in(run, drugs, tmp_path):
+    code, _, err = run("review", drugs, "--export", tmp_path / "d.xlsx")
+    said = "d.xlsx does not end in a known format. Name it after the format, one of: tsv, csv, jsonl, parquet, nt."
+    assert (code, "--export" in err, said in " ".join(err.split())) == (2, True, True)
+
+
+def test_a_table_of_labels_is_a_table_of_decisions(run, drugs, tmp_path):
+    (tmp_path / "labels.csv").write_text("head,relation,tail,label\nd2,treats,x2,yes\n")
+    code, out, err = run("review", drugs, "--import", tmp_path / "labels.csv")
+    assert (code, "Took 1 decision" in out) == (0, True), err
+    (tmp_path / "labels.csv").write_text("head,relation,tail,is_it\nd2,treats,x2,yes\n")
+    code, _, err = run("review", drugs, "--import", tmp_path / "labels.csv")
+    said = "the header head, relation, tail, is_it has no column for decision. Name one of them so."
+    assert (code, said in " ".join(err.split())) == (2, True)
+
+
 def header_of(path):
     if path.suffix == ".parquet":
         return list(read_parquet(path))

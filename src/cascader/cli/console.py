@@ -73,15 +73,20 @@ def shortened(text: str, length: int = 60) -> str:
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
-def chosen_format(wanted: OutputFormat | None, out: Path | None) -> OutputFormat:
-    """Choose the requested format, or the one that the file's name ends in, or a table."""
+def chosen_format(
+    wanted: OutputFormat | None, out: Path | None, *, option: str = "--out", advice: str = "Add --format"
+) -> OutputFormat:
+    """Choose the requested format, or the one that the file's name ends in, or a table.
+
+    `option` is what named the file, and `advice` what to do if its name ends in no format.
+    """
     if wanted is None and out is None:
         return "table"
     if wanted is None:
         wanted = next((each for each in _FILE_FORMATS if out is not None and out.suffix.lower() == f".{each}"), None)
     if wanted is None:
         raise SettingsError(
-            f"--out {out} does not end in a known format. Add --format, one of: {', '.join(_FILE_FORMATS)}."
+            f"{option} {out} does not end in a known format. {advice}, one of: {', '.join(_FILE_FORMATS)}."
         )
     if wanted == "table" and out is not None:
         raise SettingsError(f"a table is for the screen. For a file, choose one of: {', '.join(_FILE_FORMATS)}.")

@@ -69,7 +69,8 @@ def review(
 
     if export is not None and from_file is not None:
         raise SettingsError("--export and --import cannot be combined. Give one after the other.")
-    name, form = checked_reviewer(reviewer), chosen_format(None, export)
+    name = checked_reviewer(reviewer)
+    form = chosen_format(None, export, option="--export", advice="Name it after the format")
     loaded = load_run(run, verify=verify)
     for note in loaded.review.decisions.notes(loaded.review.identity):
         echo_error(f"note: {note}")

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from cascader.runs.run import Run
     from cascader.runs.work_list import Link
 
-_COLUMNS = ("head", "relation", "tail", "decision")
+_TRIPLE = ("head", "relation", "tail")
+_COLUMNS = (*_TRIPLE, "decision")
+#: What the last column may be called: labels for `calibrate` are decisions, too.
+_DECISION = ("decision", "label")
 #: The columns of a table of decisions with names.
 REVIEW_COLUMNS = (*_COLUMNS, "reviewer", "time", "head_name", "relation_name", "tail_name")
 _WORDS: Mapping[str, Outcome] = {
@@ -211,7 +214,7 @@ class Review:
 
     def read(self, path: Path) -> Rows[tuple[Ids, Outcome]]:
         """Read decisions from a table with the columns head, relation, tail and decision, by ids or names."""
-        table = read_table(path, lambda names: set(_COLUMNS) <= set(names))
+        table = read_table(path, lambda names: set(_TRIPLE) <= set(names))
         columns = _columns(table)
 
         def read(fields: list[str]) -> tuple[Ids, Outcome]:
@@ -225,11 +228,14 @@ class Review:
 
 def _columns(table: Table) -> list[int]:
     if table.header is not None:
-        found = [table.column((name,)) for name in _COLUMNS]
+        found = [table.column(names) for names in (*((name,) for name in _TRIPLE), _DECISION)]
         columns = [column for column in found if column is not None]
         if len(columns) == len(_COLUMNS):
             return columns
-    elif table.width == len(_COLUMNS):
+        raise DataError(
+            f"{table.label}: the header {table.shown_header} has no column for decision. Name one of them so."
+        )
+    if table.width == len(_COLUMNS):
         return list(range(table.width))
     raise DataError(f"{table.where(0)}: found {table.width} columns, expected {', '.join(_COLUMNS)}.")
 
