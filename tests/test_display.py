@@ -166,6 +166,7 @@ threading.Thread(target=press_stop).start()
     'cascader.fit(kg, "run", **options)',
     'options["settings"]["kge"]["epochs"] = 3; cascader.load_run("run").predict("drug 0", "treats", top=1)',
     'cascader.fit(kg, "run", **options)',
+    'cascader.fit(kg, "texts", tiers="kge,dual", settings={"kge": {"dim": 4, "epochs": 1}, "dual": {"epochs": 1}})',
 )
 
 
@@ -178,12 +179,13 @@ def test_a_real_notebook_is_interrupted_and_goes_on(tmp_path):
     notebook = new_notebook(cells=[new_code_cell(source.strip()) for source in CELLS])
     place = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=300, allow_errors=True, resources=place).execute()
-    _, interrupted, asked, resumed = (cell["outputs"] for cell in notebook.cells)
+    _, interrupted, asked, resumed, read = (cell["outputs"] for cell in notebook.cells)
     printed = "".join(output.get("text", "") for output in interrupted)
     assert "You may ask already" in printed
     assert "Interrupted. What is finished is kept. The same call goes on from there" in printed
     assert interrupted[-1]["ename"] == "KeyboardInterrupt"
     bars = [output["data"]["text/plain"] for output in interrupted if output["output_type"] == "display_data"]
     assert ["epochs" in bar for bar in bars] == [True]
-    assert all(output["output_type"] != "error" for output in (*asked, *resumed))
+    assert all(output["output_type"] != "error" for output in (*asked, *resumed, *read))
     assert "Took" in "".join(output.get("text", "") for output in resumed)
+    assert [output["text"] for output in read if output.get("name") == "stderr"] == []

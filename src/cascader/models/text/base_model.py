@@ -5,6 +5,7 @@ No code of a model is run, no pickle is read, and only `load_base_model` may rea
 
 import hashlib
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -160,9 +161,12 @@ def _check_sizes(about: Mapping[str, Any], held: Path) -> None:
 def _load(name: str, source: str, is_local: bool, advice: str) -> BaseModel:
     # Without these lines, tokenizers warns after a fork, and transformers writes to standard error.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import transformers
+    with warnings.catch_warnings():
+        # Of tqdm, in a notebook without ipywidgets; the bars that it is for are turned off below.
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        import transformers
 
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+        transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     options = {"trust_remote_code": False, "local_files_only": is_local}
     try:
