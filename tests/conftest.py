@@ -16,6 +16,7 @@ import pytest
 
 from cascader.graph import KnowledgeGraph
 from cascader.records import write_record
+from tests import processes
 from tests.s3 import S3Server, serving_s3
 
 #: Saved before the fixture below hides it; only tests of the real benchmark files may use it.
@@ -66,6 +67,13 @@ def random_seed() -> int:
     seed = int(os.environ.get("CASCADER_TEST_SEED") or secrets.randbelow(2**32))
     sys.stdout.write(f"To repeat the same moments, set CASCADER_TEST_SEED={seed}\n")
     return seed
+
+
+@pytest.fixture
+def forked_workers() -> Iterator[None]:
+    """Let the workers of engines start in a moment; how they start is tested with the engines themselves."""
+    with processes.forked_workers():
+        yield
 
 
 @pytest.fixture

@@ -90,6 +90,7 @@ def test_why_the_first_tier_answers_alone_is_said(run, three_tiers):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 def test_two_processes_read_what_one_reads_and_give_the_same_ranks(run, three_tiers, tmp_path, monkeypatch):
     monkeypatch.setattr(ScoreStore.__init__, "__defaults__", (20,))  # pairs a shard, so that both get some
     shutil.rmtree(three_tiers / "scores")

@@ -58,6 +58,7 @@ def test_shares_make_the_files_of_one_process(run, unscored, tmp_path, monkeypat
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.parametrize("command", ["predict --file", "predict --all"])
 def test_two_processes_answer_like_one_and_make_the_same_files(run, unscored, tmp_path, monkeypatch, command):
     options, alone = commands(tmp_path)[command], shutil.copytree(unscored, tmp_path / "alone")

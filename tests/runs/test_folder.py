@@ -1,8 +1,6 @@
 """A cross encoder's scores in a run's folder: the same in any number of processes, and after any number of kills."""
 
-import multiprocessing
 import platform
-import sys
 import time
 from collections import Counter
 from itertools import count
@@ -18,6 +16,7 @@ from cascader.runs.folder import load_scorer
 from cascader.scoring import ScoreStore, StoredScorer
 from cascader.scoring.engine import Call, LocalEngine
 from cascader.storage import LOCK
+from tests.processes import forking
 
 IDENTITY = {"model": "tiny", "data": "toy"}
 SHARD_PAIRS = 4
@@ -60,6 +59,7 @@ def test_the_scores_do_not_depend_on_the_size_of_the_shards(toy, model, queries,
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 def test_two_processes_write_what_one_writes(toy, model, run, queries, tmp_path):
     scores, load = {}, Call(load_scorer, (run.address, "cross", run.tier_hash("cross")))
     for processes in (1, 2):
@@ -127,8 +127,7 @@ def score_everything(run, kg, folder, notes, is_ready):
 @pytest.fixture
 def start(toy, run):
     """Starts a process that scores everything, and gives it back once it has loaded the model."""
-    context = multiprocessing.get_context("forkserver")  # loads the libraries once, and not at every start
-    context.set_forkserver_preload([__name__, *(name for name in sys.modules if name.startswith("transformers."))])
+    context = forking()
 
     def started(folder):
         folder.mkdir(exist_ok=True)

@@ -207,6 +207,7 @@ class TestBucket(RunAtUrlContract):
         assert len(scores_of(alone)) > 3
         assert scores_of(load_run(url)) == scores_of(alone)
 
+    @pytest.mark.usefixtures("forked_workers")
     def test_a_worker_scores_into_it_what_this_process_scores_into_a_folder(self, alone, url, on, monkeypatch):
         monkeypatch.setattr(ScoreStore.__init__, "__defaults__", (1024,))  # one shard, so that one worker starts
         on("here")

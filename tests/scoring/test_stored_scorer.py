@@ -239,6 +239,7 @@ def test_a_manifest_that_is_not_ours_is_an_error_and_stays_as_it_is(toy, queries
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 def test_several_processes_show_one_bar(toy, queries, tmp_path, monkeypatch):
     monkeypatch.setattr(_Lines, "seconds_between", 0.0)
     events, heard, load = [], tmp_path / "heard", Call(Showing, (toy, tmp_path / "heard"))

@@ -96,6 +96,7 @@ def test_what_was_read_is_kept_until_the_tier_is_saved(lower, tokens, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 def test_another_process_reads_the_same(lower, tokens, tmp_path):
     interrupted(tmp_path, lower, tokens)
     with LocalEngine(processes=2) as engine:
