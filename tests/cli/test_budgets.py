@@ -3,8 +3,6 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -12,6 +10,7 @@ from safetensors.numpy import load_file
 
 import cascader
 from tests.cli.conftest import setting_options
+from tests.processes import Forked, command
 
 QUICK = ("--set", "epochs=2", "--set", "dim=4")
 
@@ -201,15 +200,15 @@ def test_a_larger_budget_goes_on_with_what_a_smaller_one_cut_short(run, bare, tm
 @pytest.mark.slow
 def test_killed_it_resumes_the_same_plan(run, likes, small, tmp_path):
     folder = tmp_path / "run"
-    command = ["fit", str(likes), *small, "--budget", "15m", "--out", str(folder)]
-    process = subprocess.Popen([sys.executable, "-m", "cascader", *command], stdout=subprocess.DEVNULL)
-    while not (folder / "tiers" / "kge" / "model.json").exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    fit = ["fit", likes, *small, "--budget", "15m", "--out", folder]
+    with Forked(command, *fit) as process:
+        while not (folder / "tiers" / "kge" / "model.json").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
     before = json.loads((folder / "plan.json").read_text())
-    code, out, err = run(*command)
+    code, out, err = run(*fit)
     assert (code, err) == (0, "")
     assert f"Resuming the plan in {folder}." in "".join(out.splitlines())
     after = json.loads((folder / "plan.json").read_text())

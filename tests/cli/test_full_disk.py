@@ -1,49 +1,19 @@
 """A disk that is full while a checkpoint is written: a sentence, exit code 2, and the same command resumes."""
 
 import json
-import subprocess
-import sys
+import resource
 
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+import cascader.models.training as training
+from cascader.models.checkpoints import Checkpoint
+from tests import processes
 from tests.cli.conftest import call_once, setting_options
 
 pytestmark = pytest.mark.slow
-#: The command line as it is, once for each tier in a child, with a checkpoint after every epoch, on a disk that is full
-#: after the third.
-MAIN = """
-import json, os, resource, sys
-import cascader.runs
-from transformers import BertModel, PreTrainedTokenizerFast  # loaded here, once, and not in every child
-import cascader.models.training as training
-from cascader.cli import main
-from cascader.models.checkpoints import Checkpoint
-
-training._SECONDS_BETWEEN_CHECKPOINTS = 0
-training._SECONDS_TIMED = 0.02
-save, folder = Checkpoint.save, sys.argv[1]
-
-def save_and_fill_the_disk(self, tensors, progress):
-    save(self, tensors, progress)
-    if self.path.parent.name == tier and progress["epochs"] == 3:
-        size = self.path.stat().st_size - 1  # of the next checkpoint, all but a byte
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-Checkpoint.save = save_and_fill_the_disk
-codes = {}
-for tier, command in json.loads(sys.argv[2]).items():
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open(f"{folder}/{tier}.errors", os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
-        sys.argv = ["cascader", *command]
-        main()
-    codes[tier] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-with open(f"{folder}/codes.json", "w") as file:
-    json.dump(codes, file)
-"""
 TIERS = {
     "kge": ("epochs=6", "dim=16", "valid_every=2"),
     "dual": ("epochs=6", "dim=16", "valid_every=2", "trainable_layers=1"),
@@ -56,6 +26,22 @@ TIERS = {
         "precision=float32",
     ),
 }
+
+
+def fit_until_the_disk_is_full(tier, *words):
+    """Run the command line as it is, with a checkpoint after every epoch, on a disk that is full after the third."""
+    training._SECONDS_BETWEEN_CHECKPOINTS = 0
+    training._SECONDS_TIMED = 0.02
+    save = Checkpoint.save
+
+    def save_and_fill_the_disk(self, tensors, progress):
+        save(self, tensors, progress)
+        if self.path.parent.name == tier and progress["epochs"] == 3:
+            size = self.path.stat().st_size - 1  # of the next checkpoint, all but a byte
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    Checkpoint.save = save_and_fill_the_disk
+    processes.command(*words)
 
 
 @pytest.fixture(scope="module")
@@ -74,19 +60,21 @@ def command(likes, tiny_model):
 
 @pytest.fixture(scope="module")
 def stopped_runs(command, tmp_path_factory):
-    """A folder with the runs that a full disk has stopped, by tier, their errors and exit codes."""
-    folder = tmp_path_factory.mktemp("full-disk")
-    stopping = json.dumps({tier: command(tier, folder / tier) for tier in TIERS})
-    subprocess.run([sys.executable, "-c", MAIN, str(folder), stopping], check=True, capture_output=True)
-    return folder
+    """A folder with the runs that a full disk has stopped, by tier, and their errors; and their exit codes."""
+    folder, codes = tmp_path_factory.mktemp("full-disk"), {}
+    for tier in TIERS:
+        stopping, errors = (tier, *command(tier, folder / tier)), folder / f"{tier}.errors"
+        codes[tier], _ = processes.finished(fit_until_the_disk_is_full, *stopping, errors=errors)
+    return folder, codes
 
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_full_disk_keeps_the_last_checkpoint_and_the_same_command_resumes(tier, command, stopped_runs, tmp_path):
-    stopped, whole = stopped_runs / tier, tmp_path / "whole"
+    folder, codes = stopped_runs
+    stopped, whole = folder / tier, tmp_path / "whole"
     checkpoint = stopped / "tiers" / tier / "checkpoint.safetensors"
-    assert json.loads((stopped_runs / "codes.json").read_text())[tier] == 2
-    errors = (stopped_runs / f"{tier}.errors").read_text()
+    assert codes[tier] == 2
+    errors = (folder / f"{tier}.errors").read_text()
     assert errors == f"error: cannot write {checkpoint}: File too large. Existing files are unchanged.\n"
     assert [path.name for path in checkpoint.parent.iterdir()] == ["checkpoint.safetensors"]
     with safe_open(checkpoint, framework="pt") as file:

@@ -1,30 +1,26 @@
 """Whole commands that signals end and disks fail: a few of the faults that `make faults` tries by the dozen."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cascader.storage import write_arrays
+from tests.faults.__main__ import main as meet_with_faults
 from tests.faults.__main__ import recorded, table
 from tests.faults.contents import contents_of, differences
 from tests.faults.signals import Fault
+from tests.processes import finished
 
-ROOT = Path(__file__).parents[2]
 KILLS = 7
 
 
 @pytest.mark.slow
 def test_commands_that_meet_with_faults_go_on_to_equal_contents(tmp_path, random_seed):
     tried = ("fit", "tune", "evaluate", "predict", "serve", "shards")
-    options = ["--folder", tmp_path, "--seed", str(random_seed), "--kills", str(KILLS), "--only", ",".join(tried)]
-    finished = subprocess.run(
-        [sys.executable, "-m", "tests.faults", *options], cwd=ROOT, capture_output=True, text=True
-    )
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+    options = ["--folder", str(tmp_path), "--seed", str(random_seed), "--kills", str(KILLS), "--only", ",".join(tried)]
+    code, printed = finished(meet_with_faults, options)
+    assert code == 0, printed
     faults = json.loads((tmp_path / "faults.json").read_text())
     assert len(faults) == KILLS + 2
     assert {fault["command"] for fault in faults} == {"fit", "tune", "evaluate", "predict", "serve"}

@@ -4,8 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,8 +14,17 @@ import cascader
 from cascader.runs import LabelGain
 from cascader.storage import read_parquet
 from tests.cli.conftest import call_once, setting_options
+from tests.processes import command, finished
 
 HOSTILE = "[bold]pain[/bold] \x1b[31mred"
+
+
+def print_into(path, *words):
+    """Run a command line whose standard output is a file that already holds something."""
+    descriptor = os.open(path, os.O_WRONLY)
+    os.lseek(descriptor, 0, os.SEEK_END)
+    os.dup2(descriptor, 1)
+    command(*words)
 
 
 def fitted(folder, *options, settings=("epochs=5", "dim=8")):
@@ -372,11 +379,9 @@ class TestOut:
 
     @pytest.mark.slow
     def test_standard_output_is_written_to_even_where_it_is_a_file(self, drugs, expected, tmp_path):
-        command = [sys.executable, "-m", "cascader", "predict", drugs, "aspirin", "treats", "--top", "2"]
-        with (tmp_path / "answers.tsv").open("w") as file:
-            file.write("before\n")
-            file.flush()
-            subprocess.run([*command, "--format", "tsv", "--out", "/dev/stdout"], stdout=file, check=True)
+        (tmp_path / "answers.tsv").write_text("before\n")
+        words = ["predict", drugs, "aspirin", "treats", "--top", "2", "--format", "tsv", "--out", "/dev/stdout"]
+        assert finished(print_into, tmp_path / "answers.tsv", *words) == (0, "")
         assert (tmp_path / "answers.tsv").read_text() == f"before\n{expected}"
 
 
@@ -398,8 +403,8 @@ class TestAReadOnlyRun:
         assert sorted(drugs.rglob("*")) == before
 
     def test_its_results_go_to_out(self, run, drugs, tmp_path):
-        for command, what in (("evaluate", "result"), ("report", "report")):
-            code, _, err = run(command, drugs)
+        for name, what in (("evaluate", "result"), ("report", "report")):
+            code, _, err = run(name, drugs)
             message = f"is read-only, so its {what} needs another place. Name a folder with --out."
             assert (code, message in " ".join(err.split())) == (2, True)
         assert run("evaluate", drugs, "--out", tmp_path / "results")[0] == 0

@@ -2,18 +2,16 @@
 
 import json
 import resource
-import subprocess
-import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from cascader.runs import reproduction
 from cascader.runs.rows import ROWS
 from tests.cli.conftest import call_once, setting_options
+from tests.faults.__main__ import main as meet_with_faults
+from tests.processes import finished
 
-ROOT = Path(__file__).parents[2]
 KILLS = 2
 EMBEDDINGS = ("kge", "kge2", "kge3", "kge4")
 
@@ -102,9 +100,9 @@ def test_bad_input_exits_with_2_and_a_sentence(case, run, likes, reproduced, tmp
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_with_the_same_rows(options, tmp_path, random_seed):
-    killer = [sys.executable, "-m", "tests.faults", "--folder", tmp_path, "--seed", str(random_seed)]
-    finished = subprocess.run([*killer, "--kills", str(KILLS), *options], cwd=ROOT, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+    killer = ["--folder", str(tmp_path), "--seed", str(random_seed), "--kills", str(KILLS)]
+    code, printed = finished(meet_with_faults, [*killer, *options])
+    assert code == 0, printed
     faults = json.loads((tmp_path / "faults.json").read_text())
     assert len(faults) == KILLS
     assert len(results(tmp_path / "whole")) == len(ROWS)

@@ -18,6 +18,10 @@ from pathlib import Path
 
 # Loaded here, once, and not in every child.
 import matplotlib.backends.backend_svg  # noqa: F401
+import pyarrow.csv
+import pyarrow.parquet
+import scipy.stats  # noqa: F401
+import torch._dynamo  # noqa: F401 - by the first optimizer
 from transformers import BertModel, PreTrainedTokenizerFast  # noqa: F401
 
 import cascader.models.embeddings
@@ -78,7 +82,7 @@ def recorded(name: str, faults: Iterator[Fault]) -> Iterator[Fault]:
         yield Fault(name, "not as expected", "", "failed", "")
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Meet with faults, print the table, and return 1 if anything was lost."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--folder", type=Path, default=None, help="where to keep what the commands write")
@@ -88,7 +92,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=sum(SHARES.values()), help="how many signals")
     parser.add_argument("--only", default=",".join([*SHARES, *SURROUNDINGS]), help="what to try, separated by commas")
     parser.add_argument("command", nargs=argparse.REMAINDER)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    pyarrow.array([])  # loads pandas, where it is installed
     training._SECONDS_BETWEEN_CHECKPOINTS = 0
     training._SECONDS_TIMED = 0.02
     sys.stdout.write(f"To repeat the same moments: --seed {options.seed}\n")

@@ -1,6 +1,6 @@
-"""Fits at the URL of a bucket that meet with faults: `python -m tests.faults.urls BUCKET FOLDER` prints how they ended.
+"""Fits at the URL of a bucket that meet with faults, in a process of its own.
 
-It is a process of its own, because its children are forked, and must find no thread of others.
+Its children are forked, and must find no thread of others.
 """
 
 import json
@@ -118,7 +118,3 @@ def _vanished(fit: Callable[..., Child], other: str) -> dict[str, object]:
     client.create_bucket(Bucket=bucket)
     again = fit(url, "vanishing")
     return {"codes": [code, again.ended(_LONGEST_SECONDS)], "printed": printed, "again": again.printed()}
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))

@@ -4,10 +4,9 @@ import json
 import multiprocessing
 import os
 import shutil
-import subprocess
+import signal
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,6 +17,7 @@ from cascader.models.plausibility import Plausibility
 from cascader.models.rules import Rules
 from cascader.models.similarity import Similarity
 from cascader.runs import WorkList
+from tests.processes import Forked
 
 TIERS = {"plausibility": Plausibility, "rules": Rules, "similarity": Similarity}
 
@@ -268,25 +268,22 @@ def test_a_full_disk_leaves_the_log_as_it_was(run, monkeypatch):
     assert run.review.path.read_bytes() == before
 
 
+def decide_on_and_on(folder):
+    review = cascader.load_run(folder, verify=False).review
+    for i in range(100000):
+        review.decide([((f"d{i}", "treats", "x2"), "accepted")], "ann")
+        sys.stdout.write(f"{i}\n")
+        sys.stdout.flush()
+
+
 @pytest.mark.slow
 def test_what_was_said_to_be_kept_survives_a_kill(run):
     """A process that decides as fast as it can is killed: every decision that it has told of is there."""
-    code = (
-        "import sys, cascader\n"
-        "review = cascader.load_run(sys.argv[1], verify=False).review\n"
-        "for i in range(100000):\n"
-        "    review.decide([((f'd{i}', 'treats', 'x2'), 'accepted')], 'ann')\n"
-        "    print(i, flush=True)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(Path(cascader.__file__).parents[1])}
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(run.folder.path)], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    told = [process.stdout.readline() for _ in range(30)]
-    process.kill()
-    told += process.stdout.read().splitlines()
-    process.wait()
-    process.stdout.close()
+    with Forked(decide_on_and_on, run.folder.path) as process:
+        told = [process.stdout.readline() for _ in range(30)]
+        process.kill()
+        told += process.stdout.read().splitlines()
+        assert process.wait() == -signal.SIGKILL
     kept = [json.loads(line)["head"] for line in run.review.path.read_text().split("\n")[:-1]]
     assert kept[: len(told)] == [f"d{int(i)}" for i in told]
     run.review.accept("d2", "treats", "x5", reviewer="ann")

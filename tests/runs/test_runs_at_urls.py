@@ -1,11 +1,8 @@
 """Runs at URLs: the same as in a folder, on every machine, whatever happens in between."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +19,7 @@ from cascader.storage import local_path, refresh
 from cascader.storage.remote import Remote
 from cascader.tuning import Budget
 from tests.faults.contents import contents_of, differences
-
-ROOT = Path(__file__).parents[2]
+from tests.processes import finished
 
 
 @pytest.fixture(scope="module")
@@ -232,11 +228,18 @@ class TestBucket(RunAtUrlContract):
 def faults(s3_server, tmp_path_factory):
     """What became of fits that met with faults, the bucket, and the folder with a run that met with none."""
     bucket, folder = s3_server.bucket(), tmp_path_factory.mktemp("faults")
-    command = [sys.executable, "-m", "tests.faults.urls", bucket, str(folder)]
-    environment = {**os.environ, **s3_server.environment}
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout), bucket, folder
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in s3_server.environment.items():
+            patch.setenv(name, value)
+        code, printed = finished(meet_with_faults, bucket, folder, errors=folder / "errors")
+    assert code == 0, (folder / "errors").read_text()
+    return json.loads(printed), bucket, folder
+
+
+def meet_with_faults(bucket, folder):
+    from tests.faults import urls  # its children need what it loads
+
+    urls.main(bucket, folder)
 
 
 @pytest.mark.slow

@@ -1,11 +1,7 @@
 """Training: it learns, it resumes to the bit, and it says what is wrong."""
 
 import math
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from itertools import count
 
@@ -13,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import cascader.models.training as training
 from cascader.durations import parse_duration
 from cascader.errors import DataError, NotFittedError, SettingsError, TrainingError
 from cascader.evaluation import evaluate
@@ -22,6 +19,7 @@ from cascader.models.checkpoints import Checkpoint
 from cascader.models.embeddings import EMBEDDINGS, ComplEx, TransE
 from cascader.models.embeddings.training import EmbeddingTraining
 from tests.models.test_training import Killed, until
+from tests.processes import Forked
 
 
 def chosen_delay(most):
@@ -173,26 +171,21 @@ def test_going_on_from_a_checkpoint_is_the_same_to_the_bit(model, settings, tmp_
     assert whole.history_.losses == resumed.history_.losses
 
 
-KILLED = """
-import sys
-import cascader.models.training as training
-from cascader.models.embeddings import ComplEx
-from tests.models.embeddings.test_training import line
-training._SECONDS_BETWEEN_CHECKPOINTS = 0
-ComplEx(dim=8, epochs=3000, batch_size=4, patience=9999, valid_every=50).fit(line(60), folder=sys.argv[1])
-"""
+def train_on_and_on(folder):
+    training._SECONDS_BETWEEN_CHECKPOINTS = 0
+    ComplEx(dim=8, epochs=3000, batch_size=4, patience=9999, valid_every=50).fit(line(60), folder=folder)
 
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on_to_the_same_vectors(tmp_path):
     checkpoint = tmp_path / "checkpoint.safetensors"
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)])
-    deadline = time.monotonic() + 120
-    while not checkpoint.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(chosen_delay(most=0.5))
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    with Forked(train_on_and_on, tmp_path) as process:
+        deadline = time.monotonic() + 120
+        while not checkpoint.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(chosen_delay(most=0.5))
+        process.kill()
+        process.wait()
     from safetensors import safe_open
 
     with safe_open(checkpoint, framework="pt") as file:

@@ -2,22 +2,23 @@
 
 import json
 import random
-import subprocess
+import signal
 import sys
-from pathlib import Path
+import time
 
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+import cascader.models.training as training
 from cascader.graph import KnowledgeGraph
 from cascader.models import Frequency
 from cascader.models.checkpoints import Checkpoint
 from cascader.models.text import ContextEncoder, CrossEncoder, DualEncoder, LateInteraction, PooledEncoder
 from tests.models.test_training import Killed, until
+from tests.processes import Forked
 
-ROOT = Path(__file__).parents[3]
 DUAL = {"dim": 8, "hidden": 16, "batch_size": 4, "valid_every": 5, "patience": 10**6}
 CROSS = {
     "queries_per_round": 8,
@@ -41,29 +42,6 @@ CONTEXT = {"dim": 4, "batch_size": 8, "valid_every": 5, "patience": 10**6}
 ALL = {**TIERS, "late": (LateInteraction, LATE), "context": (ContextEncoder, CONTEXT)}
 LENGTH = {PooledEncoder: "rounds", CrossEncoder: "rounds"}
 
-#: Trains tier after tier in children, each of them killed during an epoch, a validation or a checkpoint.
-KILLED = """
-import os, random, signal, sys, time
-from pathlib import Path
-import cascader.runs
-from transformers import BertModel, PreTrainedTokenizerFast  # loaded here, once, and not in every child
-import cascader.models.training as training
-from tests.models.text.test_interruptions import TIERS, train
-
-training._SECONDS_BETWEEN_CHECKPOINTS = 0
-tiny_model, folder, draw = sys.argv[1], Path(sys.argv[2]), random.Random(int(sys.argv[3]))
-for name in TIERS:
-    child = os.fork()
-    if child == 0:
-        train(name, tiny_model, folder / name, length=10**6)
-    deadline = time.monotonic() + 120
-    while not (folder / name / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(draw.uniform(0, 0.5))
-    os.kill(child, signal.SIGKILL)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-"""
-
 
 def train(name, tiny_model, folder, length):
     """Train a tier until it has done `length` epochs in all."""
@@ -75,11 +53,27 @@ def train(name, tiny_model, folder, length):
     )
 
 
+def train_on_and_on(name, tiny_model, folder):
+    training._SECONDS_BETWEEN_CHECKPOINTS = 0
+    train(name, tiny_model, folder, length=10**6)
+
+
 @pytest.fixture(scope="module")
 def killed_at_random_moments(tiny_model, tmp_path_factory):
-    """The seed of the moments, and a folder with what each tier left behind."""
+    """The seed of the moments, and a folder with what each tier left behind.
+
+    Each is killed during an epoch, a validation or a checkpoint.
+    """
     folder, seed = tmp_path_factory.mktemp("killed"), random.randrange(2**32)
-    subprocess.run([sys.executable, "-c", KILLED, tiny_model, str(folder), str(seed)], cwd=ROOT, check=True)
+    draw = random.Random(seed)
+    for name in TIERS:
+        with Forked(train_on_and_on, name, tiny_model, folder / name) as process:
+            deadline = time.monotonic() + 120
+            while not (folder / name / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            time.sleep(draw.uniform(0, 0.5))
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
     return seed, folder
 
 
