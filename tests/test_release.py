@@ -16,7 +16,6 @@ import yaml
 
 import cascader
 from tests.docs.blocks import commands
-from tests.docs.test_guides import SHELL
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -27,6 +26,18 @@ cascader --version
 cascader data check facts.csv
 cascader fit facts.csv --tiers rules,kge --set dim=4 --set epochs=2 --out run
 cascader predict run "drug 1" treats --known --why
+"""
+#: Runs commands as a shell does, but in one process, because loading the libraries takes longer than what they do.
+SHELL = """
+import json, sys
+from cascader.cli import main
+for words in json.loads(sys.argv[1]):
+    sys.argv = words
+    try:
+        main()
+    except SystemExit as stopped:
+        if stopped.code:
+            sys.exit(f"{words} ended with {stopped.code}")
 """
 WHERE = "import cascader; print(cascader.__file__)"
 

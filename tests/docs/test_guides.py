@@ -1,7 +1,6 @@
 """Every code block of the documents runs: those of the README in processes of their own, the others in this one."""
 
 import io
-import json
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import pytest
 
 from cascader.cli import main
 from tests.docs.blocks import GUIDES, README, ROOT, TUTORIAL, beside_blocks, blocks, commands, found_in
+from tests.processes import finished
 
 #: They train the default language model, or on all of WordNet.
 SLOW = ("answers.md", "embeddings.md", "language-models.md", "report.md", "reproduction.md", "scale.md")
@@ -17,25 +17,23 @@ SLOW = ("answers.md", "embeddings.md", "language-models.md", "report.md", "repro
 #: Each of their blocks stands on its own; those of the tutorial go on from each other.
 ALONE = [path for path in GUIDES if path != TUTORIAL]
 
-#: Runs commands as a shell does, but in one process, because loading the libraries takes longer than what they do.
-SHELL = """
-import json, sys
-from cascader.cli import main
-for words in json.loads(sys.argv[1]):
-    sys.argv = words
-    try:
-        main()
-    except SystemExit as stopped:
-        if stopped.code:
-            sys.exit(f"{words} ended with {stopped.code}")
-"""
+
+def run_as_a_shell_does(given):
+    """Run commands, in one process, because loading the libraries takes longer than what they do."""
+    for words in given:
+        sys.argv = words
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        if stopped.value.code:
+            sys.exit(f"{words} ended with {stopped.value.code}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", blocks("python", [README]))
-def test_the_python_of_the_readme_runs(block, somewhere):
-    finished = subprocess.run([sys.executable, "-W", "error", "-c", block], capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
+def test_the_python_of_the_readme_runs(block, somewhere, start_from_fitted):
+    start_from_fitted(block)
+    python = subprocess.run([sys.executable, "-W", "error", "-c", block], capture_output=True, text=True)
+    assert python.returncode == 0, python.stderr
 
 
 @pytest.mark.slow
@@ -43,9 +41,8 @@ def test_the_python_of_the_readme_runs(block, somewhere):
 def test_the_commands_of_the_readme_run(block, somewhere, start_from_fitted):
     start_from_fitted(block)
     assert all(words[0] == "cascader" for words in commands(block))
-    shell = [sys.executable, "-c", SHELL, json.dumps(commands(block))]
-    finished = subprocess.run(shell, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
+    code, printed = finished(run_as_a_shell_does, commands(block))
+    assert code == 0, printed
 
 
 @pytest.mark.parametrize("block", blocks("python", ALONE, SLOW))
