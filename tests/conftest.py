@@ -71,7 +71,7 @@ def random_seed() -> int:
 
 @pytest.fixture
 def forked_workers() -> Iterator[None]:
-    """Let the workers of engines start in a moment; how they start is tested with the engines themselves."""
+    """Let workers start in a moment; how they start is tested with the engines and the trainings themselves."""
     with processes.forked_workers():
         yield
 

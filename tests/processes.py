@@ -53,9 +53,10 @@ def forking() -> ForkServerContext:
 
 @contextmanager
 def forked_workers() -> Iterator[None]:
-    """Let the workers of engines be forked, where how they start is not what a test is about."""
+    """Let the workers of engines and of trainings be forked, where how they start is not what a test is about."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cascader.scoring.engine.get_context", lambda _: _Workers())
+        for module in ("cascader.scoring.engine", "cascader.models.parallel"):
+            patch.setattr(f"{module}.get_context", lambda _: _Workers())
         yield
 
 

@@ -12,6 +12,7 @@ from tests.fuzz.engine import Batch, fuzz, keep
 from tests.fuzz.material import make_material
 from tests.fuzz.sandbox import Sandbox
 from tests.fuzz.targets import SHARES, cases_of
+from tests.processes import forking
 
 CASES = 15
 
@@ -100,7 +101,8 @@ def test_what_hangs_is_ended_and_the_other_cases_are_performed(tmp_path, monkeyp
 
 
 @pytest.mark.slow
-def test_what_crashes_is_a_traceback_and_its_worker_is_replaced(tmp_path):
+def test_what_crashes_is_a_traceback_and_its_worker_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "_CONTEXT", forking())  # four of them, which would load all libraries
     tally, found = performed(tmp_path, "14-14", 2)
     assert tally.kinds["traceback"] == 2
     assert "crash -11" in found[0].outcome.signature

@@ -92,6 +92,7 @@ def test_two_processes_give_the_losses_and_weights_of_one(settings, toy):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")
 def test_a_process_that_is_killed_ends_the_training_with_a_sentence_and_its_checkpoint_goes_on(
     settings, toy, tmp_path, monkeypatch
 ):
