@@ -2,6 +2,8 @@
 
 import json
 import resource
+import shutil
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -29,10 +31,17 @@ def options(likes, tiny_model):
 
 
 @pytest.fixture(scope="module")
-def reproduced(options, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("reproduced") / "likes"
+def undisturbed(options, tmp_path_factory):
+    """The folder of a reproduction that nothing has disturbed, and the seconds that it took."""
+    folder, started = tmp_path_factory.mktemp("reproduced") / "whole", time.monotonic()
     call_once(*options, "--out", folder)
-    return folder
+    return folder, time.monotonic() - started
+
+
+@pytest.fixture(scope="module")
+def reproduced(undisturbed):
+    """That folder; nobody may change what is in it."""
+    return undisturbed[0]
 
 
 def results(folder):
@@ -52,11 +61,12 @@ def test_the_same_command_prints_the_table_again_without_reading_test(run, optio
     assert f"Written to {reproduced}/reproduction.json, and the report to {reproduced}/report/report.html." in out
 
 
-def test_each_row_can_be_measured_again_with_evaluate(run, reproduced):
+def test_each_row_can_be_measured_again_with_evaluate(run, reproduced, tmp_path):
+    copied = shutil.copytree(reproduced, tmp_path / "copied")
     rows = json.loads((reproduced / "reproduction.json").read_text())["rows"]
     for row in rows:
-        assert run(*row["again"].split()[1:])[0] == 0
-        assert json.loads((reproduced / "again" / f"{row['name']}.json").read_text())["mrr"] == row["mrr"]
+        assert run(*row["again"].replace(str(reproduced), str(copied)).split()[1:])[0] == 0
+        assert json.loads((copied / "again" / f"{row['name']}.json").read_text())["mrr"] == row["mrr"]
 
 
 def test_the_command_is_kept_with_the_result(options, reproduced):
@@ -99,16 +109,17 @@ def test_bad_input_exits_with_2_and_a_sentence(case, run, likes, reproduced, tmp
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_it_ends_with_the_same_rows(options, tmp_path, random_seed):
-    killer = ["--folder", str(tmp_path), "--seed", str(random_seed), "--kills", str(KILLS)]
+def test_killed_at_random_moments_it_ends_with_the_same_rows(options, undisturbed, random_seed):
+    (whole, seconds), folder = undisturbed, undisturbed[0].parent
+    killer = ["--folder", str(folder), "--seed", str(random_seed), "--kills", str(KILLS), "--seconds", str(seconds)]
     code, printed = finished(meet_with_faults, [*killer, *options])
     assert code == 0, printed
-    faults = json.loads((tmp_path / "faults.json").read_text())
+    faults = json.loads((folder / "faults.json").read_text())
     assert len(faults) == KILLS
-    assert len(results(tmp_path / "whole")) == len(ROWS)
+    assert len(results(whole)) == len(ROWS)
     for name in {fault["folder"] for fault in faults}:
-        assert results(tmp_path / name) == results(tmp_path / "whole")
-        assert read_after_measured(tmp_path / name) == []
+        assert results(folder / name) == results(whole)
+        assert read_after_measured(folder / name) == []
 
 
 def read_after_measured(folder):
@@ -138,7 +149,9 @@ def full_disk():
 
 @pytest.mark.slow
 def test_a_full_disk_is_a_sentence_and_the_same_command_goes_on(run, options, reproduced, tmp_path):
-    command = [*options, "--out", str(tmp_path / "likes")]
+    folder = shutil.copytree(reproduced, tmp_path / "likes")
+    shutil.rmtree(folder / "results")  # all that is left to do is to read test
+    command = [*options, "--out", str(folder)]
     with full_disk():
         code, _, err = run(*command)
     assert code == 2
@@ -146,4 +159,4 @@ def test_a_full_disk_is_a_sentence_and_the_same_command_goes_on(run, options, re
     assert "File too large" in err
     assert "Traceback" not in err
     call_once(*command)
-    assert results(tmp_path / "likes") == results(reproduced)
+    assert results(folder) == results(reproduced)

@@ -91,6 +91,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--kills", type=int, default=sum(SHARES.values()), help="how many signals")
     parser.add_argument("--only", default=",".join([*SHARES, *SURROUNDINGS]), help="what to try, separated by commas")
+    parser.add_argument(
+        "--seconds", type=float, help="how long the command took that made FOLDER/whole, if it is there"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
     pyarrow.array([])  # loads pandas, where it is installed
@@ -99,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
     sys.stdout.write(f"To repeat the same moments: --seed {options.seed}\n")
     into, draw = options.folder or Path(tempfile.mkdtemp(prefix="cascader-faults-")), random.Random(options.seed)
     found = (
-        kills_of(_with_out(options.command, into / "whole"), into, options.kills, draw)
+        kills_of(_with_out(options.command, into / "whole", options.seconds), into, options.kills, draw)
         if options.command
         else all_faults(into, options.kills, options.only.split(","), draw)
     )
@@ -112,8 +115,8 @@ def main(arguments: list[str] | None = None) -> int:
     return int(is_lost)
 
 
-def _with_out(arguments: list[str], whole: Path) -> Command:
-    return Command(arguments[0], lambda folder: [*arguments, "--out", str(folder)], whole)
+def _with_out(arguments: list[str], whole: Path, seconds: float | None) -> Command:
+    return Command(arguments[0], lambda folder: [*arguments, "--out", str(folder)], whole, seconds=seconds)
 
 
 def _told(faults: Iterator[Fault]) -> Iterator[Fault]:
