@@ -28,6 +28,7 @@ from cascader.serve.budget_levels import budget_levels
 from cascader.serve.server import _config
 from tests.cli.conftest import run  # noqa: F401 - a fixture
 from tests.conftest import accept_every_gain
+from tests.processes import Forked, command
 
 EVIL = '<script>alert("1")</script> & ümlaut'
 
@@ -136,16 +137,27 @@ def held_up(monkeypatch):
 
 
 @contextmanager
+def forked_server_of(folder, *options):
+    """A server of its own process, which has loaded the libraries already; yields the process and its address."""
+    with Forked(command, "serve", folder, "--port", 0, *options, errors=os.devnull) as process:
+        yield process, address_of(process, folder)
+
+
+@contextmanager
 def server_of(folder, *options, errors=subprocess.DEVNULL):
     """A server of its own process, as a person starts it; yields the process and its address."""
     command = [sys.executable, "-m", "cascader", "serve", str(folder), "--port", "0", *map(str, options)]
     environment = {**os.environ, "PYTHONPATH": str(Path(cascader.__file__).parents[1])}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
     try:
-        line = process.stdout.readline()
-        assert line.startswith(f"Serving {folder} at http://"), line
-        yield process, line.split()[-1].rstrip("/")
+        yield process, address_of(process, folder)
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def address_of(process, folder):
+    line = process.stdout.readline()
+    assert line.startswith(f"Serving {folder} at http://"), line
+    return line.split()[-1].rstrip("/")

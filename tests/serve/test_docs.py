@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.conftest import server_of
+from tests.serve.conftest import forked_server_of
 
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DOCUMENT = Path(__file__).parents[2] / "docs" / "serve.md"
@@ -32,7 +32,7 @@ def test_every_command_of_the_guide_works(mine):
     assert shlex.split(start) == ["cascader", "serve", str(mine), "--port", "8000"]
     commands = asking.replace("\\\n", " ").splitlines()
     assert len(commands) == 7
-    with server_of(mine) as (_, address):
+    with forked_server_of(mine) as (_, address):
         for command in commands:
             words = shlex.split(command.replace("http://localhost:8000", address))
             assert words[0] == "curl"

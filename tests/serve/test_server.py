@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import socket
@@ -16,11 +17,13 @@ from urllib.request import Request, urlopen
 import pytest
 import uvicorn
 
+from cascader.runs import Predictor
 from cascader.serve import Limits
 from cascader.serve import serve as serve_run
 from cascader.serve import server as server_module
 from cascader.serve.server import _bound
-from tests.serve.conftest import server_of
+from tests.processes import Forked
+from tests.serve.conftest import forked_server_of, server_of
 
 QUESTION = {"entity": "red", "relation": "of"}
 TOKEN = {"Authorization": "Bearer hush"}
@@ -110,7 +113,7 @@ def test_told_to_end_it_waits_for_slow_clients_only_so_long(server):
 
 @pytest.mark.slow
 def test_interrupted_it_ends_well_and_interrupted_again_at_once(plain_folder):
-    with server_of(plain_folder) as (process, address):
+    with forked_server_of(plain_folder) as (process, address):
         assert fetch(f"{address}/api/answer", QUESTION)[0] == 200
         slow = begun(address, 2)
         process.send_signal(signal.SIGINT)
@@ -122,27 +125,21 @@ def test_interrupted_it_ends_well_and_interrupted_again_at_once(plain_folder):
             connection.close()
 
 
-NEVER = """
-import sys, threading
-from pathlib import Path
-from cascader.runs import Predictor
-from cascader.serve import serve
+def serve_without_an_answer(folder):
+    """Serve a run whose first answer is never ready."""
 
-def ready(address):
-    print(address, flush=True)
-    Predictor.answer = lambda *given, **options: print("begun", flush=True) or threading.Event().wait()
+    def ready(address):
+        print(address, flush=True)  # noqa: T201
+        Predictor.answer = lambda *given, **options: print("begun", flush=True) or threading.Event().wait()  # noqa: T201
 
-serve(Path(sys.argv[1]), host="127.0.0.1", port=0, token="", ready=ready)
-"""
+    serve_run(folder, host="127.0.0.1", port=0, token="", ready=ready)
 
 
 @pytest.mark.slow
 def test_told_to_end_it_ends_whatever_is_being_computed_and_says_so_to_all_who_wait(plain_folder):
     """It waited for the models forever."""
     with (
-        subprocess.Popen(
-            [sys.executable, "-c", NEVER, plain_folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as process,
+        Forked(serve_without_an_answer, plain_folder, errors=os.devnull) as process,
         ThreadPoolExecutor(8) as clients,
     ):
         try:
@@ -161,10 +158,11 @@ def test_told_to_end_it_ends_whatever_is_being_computed_and_says_so_to_all_who_w
 
 
 #: Python kills threads that are still there when it ends, wherever they are: C++ takes that for an error, and aborts.
-LONG = NEVER.replace("threading.Event().wait()", "busy()").replace(
-    "def ready",
-    """
-import time, torch
+LONG = """
+import sys, threading, time, torch
+from pathlib import Path
+from cascader.runs import Predictor
+from cascader.serve import serve
 
 def busy():
     end = time.monotonic() + 3.6
@@ -172,8 +170,12 @@ def busy():
         while time.monotonic() < end:
             torch.ones(300, 300) @ torch.ones(300, 300)
 
-def ready""",
-)
+def ready(address):
+    print(address, flush=True)
+    Predictor.answer = lambda *given, **options: print("begun", flush=True) or busy()
+
+serve(Path(sys.argv[1]), host="127.0.0.1", port=0, token="", ready=ready)
+"""
 
 
 @pytest.mark.slow
@@ -228,7 +230,7 @@ def test_small_answers_are_sent_at_once():
 @pytest.mark.slow
 def test_it_goes_on_when_the_run_is_removed(words_folder, tmp_path):
     folder = shutil.copytree(words_folder, tmp_path / "words")
-    with server_of(folder) as (process, address):
+    with forked_server_of(folder) as (process, address):
         assert fetch(f"{address}/api/answer", QUESTION)[0] == 200
         shutil.rmtree(folder)
         for entity in (f"e{i}" for i in range(16)):
