@@ -5,8 +5,6 @@ import os
 import platform
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +26,7 @@ from cascader.scoring.ray_engine import RayEngine, Worker
 from cascader.scoring.shares import Share, ShareEngine
 from cascader.storage import LOCK, sha256_of, versions_of
 from tests.contracts import EngineContract
+from tests.processes import command, finished
 from tests.scoring.work import die_once, divide, kill_itself, load, loadings, note_threads, writing
 
 ROOT = Path(__file__).parents[2]
@@ -175,29 +174,27 @@ class Disturbed:
             yield place
 
 
-#: The command line, with small shards, which is killed in the middle.
-KILLED = """
-import os, signal
-from cascader.cli import main
-from cascader.scoring import ScoreStore, ray_engine
+class KilledEngine(RayEngine):
+    """An engine whose process is killed in the middle."""
 
-class Killed(ray_engine.RayEngine):
     def _run(self, task, shards):
         for count, place in enumerate(super()._run(task, shards)):
             if count == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
             yield place
 
-ScoreStore.__init__.__defaults__, ray_engine.RayEngine = (5,), Killed
-main()
-"""
+
+def drive_until_killed(*words):
+    """Run the command line, with small shards, which is killed in the middle."""
+    ScoreStore.__init__.__defaults__, ray_engine.RayEngine = (5,), KilledEngine
+    command(*words)
 
 
 @pytest.mark.slow
 def test_a_killed_driver_changes_no_byte_when_it_is_started_again(copied, expected, cluster, engine_of_all):
     options = ["evaluate", str(copied), "--engine", "ray", "--address", cluster.address, "--processes", "1"]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *options], cwd=ROOT, capture_output=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    code, printed = finished(drive_until_killed, *options)
+    assert code == -signal.SIGKILL, printed
     (manifest,) = copied.rglob("manifest.json")
     (job,) = json.loads(manifest.read_text())["jobs"]
     assert (job["is_open"], len(job["shards"])) == (True, 2)
