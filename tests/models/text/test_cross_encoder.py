@@ -189,6 +189,22 @@ def onnx_layers(states="states", width=8, scores="scores", scored="Sum"):
 class TestPrecision:
     SMALL: ClassVar[dict[str, object]] = {"rounds": 1, "queries_per_round": 8, "split_layer": 0, "valid_top_k": 4}
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def exports(cls):
+        """What was exported already, by the weights: most of these tests train the same model."""
+        return {}
+
+    @pytest.fixture(autouse=True)
+    def _exported_once(self, exports, monkeypatch):
+        def export(layers, width):
+            weights = b"".join(weight.numpy().tobytes() for weight in layers.state_dict().values())
+            if weights not in exports:
+                exports[weights] = export_int8(layers, width)
+            return exports[weights]
+
+        monkeypatch.setattr("cascader.models.text.cross_encoder.export_int8", export)
+
     @pytest.mark.parametrize("is_used", [True, False])
     def test_eight_bits_are_used_only_where_valid_sees_no_difference(
         self, toy, tiny_model, tmp_path, monkeypatch, is_used
