@@ -55,7 +55,7 @@ def test_a_request_whose_headers_never_end_is_given_up(run, sent):
 
 
 def test_the_next_request_of_a_connection_must_end_its_headers_too(run):
-    with served(run, Limits(seconds=0.5)) as address:
+    with served(run, Limits(header_seconds=0.5)) as address:
         connection = connected(address, REQUEST + b"\r\n")
         assert status(connection) == 200
         connection.sendall(REQUEST)
