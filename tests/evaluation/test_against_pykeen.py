@@ -1,6 +1,8 @@
 """Our ranks and metrics equal PyKEEN's, whatever the scores."""
 
 import warnings
+from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,12 +13,6 @@ from cascader.evaluation import evaluate
 from cascader.graph import Entity, KnowledgeGraph, Queries, Relation
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PyKEEN's own imports warn
-    evaluation_of_pykeen = pytest.importorskip("pykeen.evaluation", reason="pykeen is not installed")
-    from pykeen.evaluation.ranks import Ranks
-    from pykeen.models import ComplEx
-    from pykeen.triples import CoreTriplesFactory
 
 ENTITIES, RELATIONS = 7, 2
 
@@ -34,18 +30,35 @@ class TableScorer:
         return self.score_all(queries)[candidates.rows, candidates.ids]
 
 
-class TableModel(ComplEx):
-    """The same table as a PyKEEN model."""
+@cache
+def pykeen():
+    """What we take from PyKEEN, loaded for its first test alone: it takes seconds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyKEEN's own imports warn
+        evaluation = pytest.importorskip("pykeen.evaluation", reason="pykeen is not installed")
+        from pykeen.evaluation.ranks import Ranks
+        from pykeen.models import ComplEx
+        from pykeen.triples import CoreTriplesFactory
 
-    def use(self, scores):
-        self.table = torch.from_numpy(scores)
-        return self
+    class TableModel(ComplEx):
+        """The same table as a PyKEEN model."""
 
-    def score_t(self, hr_batch, **options):
-        return self.table[1, hr_batch[:, 1], hr_batch[:, 0]].clone()
+        def use(self, scores):
+            self.table = torch.from_numpy(scores)
+            return self
 
-    def score_h(self, rt_batch, **options):
-        return self.table[0, rt_batch[:, 0], rt_batch[:, 1]].clone()
+        def score_t(self, hr_batch, **options):
+            return self.table[1, hr_batch[:, 1], hr_batch[:, 0]].clone()
+
+        def score_h(self, rt_batch, **options):
+            return self.table[0, rt_batch[:, 0], rt_batch[:, 1]].clone()
+
+    return SimpleNamespace(
+        RankBasedEvaluator=evaluation.RankBasedEvaluator,
+        Ranks=Ranks,
+        CoreTriplesFactory=CoreTriplesFactory,
+        TableModel=TableModel,
+    )
 
 
 def scores_of(kind, seed):
@@ -74,9 +87,10 @@ def evaluated_by_pykeen(kg, scores):
     splits = {name: torch.from_numpy(np.array(kg.split(name), dtype=np.int64)) for name in ("train", "valid", "test")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        factory = CoreTriplesFactory(splits["train"], num_entities=ENTITIES, num_relations=RELATIONS)
-        model = TableModel(triples_factory=factory, embedding_dim=2, random_seed=0).use(scores)
-        return evaluation_of_pykeen.RankBasedEvaluator(filtered=True).evaluate(
+        factory = pykeen().CoreTriplesFactory(splits["train"], num_entities=ENTITIES, num_relations=RELATIONS)
+        model = pykeen().TableModel(triples_factory=factory, embedding_dim=2, random_seed=0).use(scores)
+        evaluator = pykeen().RankBasedEvaluator(filtered=True)
+        return evaluator.evaluate(
             model,
             splits["test"],
             batch_size=4,
@@ -90,7 +104,7 @@ def raw_ranks_of_pykeen(kg, scores):
     queries = Queries.from_triples(kg.test)
     rows = torch.from_numpy(TableScorer(scores).score_all(queries))
     golds = rows.gather(1, torch.from_numpy(queries.golds.astype(np.int64))[:, None])
-    return Ranks.from_scores(true_score=golds, all_scores=rows)
+    return pykeen().Ranks.from_scores(true_score=golds, all_scores=rows)
 
 
 PYKEEN_NAMES = {

@@ -10,10 +10,6 @@ from cascader.graph import Queries
 from cascader.models.embeddings import EMBEDDINGS, RESCAL, ComplEx, RotatE, TransE
 from tests.contracts import ModelContract
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PyKEEN's own imports warn
-    interactions = pytest.importorskip("pykeen.nn.modules", reason="pykeen is not installed")
-
 
 class TestRESCAL(ModelContract):
     def make(self, kg):
@@ -46,7 +42,15 @@ def as_complex(vectors):
     return torch.complex(real, imaginary)
 
 
-def said_by_pykeen(model, heads, relations, tails):
+@pytest.fixture(scope="module")
+def interactions():
+    """Those of PyKEEN, which takes seconds to load."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyKEEN's own imports warn
+        return pytest.importorskip("pykeen.nn.modules", reason="pykeen is not installed")
+
+
+def said_by_pykeen(interactions, model, heads, relations, tails):
     if isinstance(model, RESCAL):
         dim = model.settings.dim
         return interactions.RESCALInteraction()(heads, relations.view(-1, dim, dim), tails)
@@ -62,14 +66,14 @@ CASES = [*((kind, {}) for kind in EMBEDDINGS.values()), (TransE, {"norm": 1})]
 
 
 @pytest.mark.parametrize(("kind", "settings"), CASES, ids=lambda case: getattr(case, "name", str(case)))
-def test_scores_are_those_of_pykeen(kind, settings, toy):
+def test_scores_are_those_of_pykeen(interactions, kind, settings, toy):
     model = with_random_vectors(kind, toy, **settings)
     queries = Queries.from_triples(toy.train, side="tail")
     scores = model.score_all(queries)
     for i in range(len(queries)):
         heads = model.entities_[queries.anchors[i]].expand(len(toy.entities), -1)
         relations = model.relations_[queries.relations[i]].expand(len(toy.entities), -1)
-        theirs = said_by_pykeen(model, heads, relations, model.entities_)
+        theirs = said_by_pykeen(interactions, model, heads, relations, model.entities_)
         np.testing.assert_allclose(scores[i], theirs.numpy(), atol=1e-5)
 
 
