@@ -121,7 +121,7 @@ class TestFine:
         write(tmp_path, **{"v1.0-a_tsv": "a\tr\tb\n"})
         assert load_graph(tmp_path / "v1.0-a.tsv").name == "v1.0-a"
         odd = Path(os.fsdecode(bytes(tmp_path) + b"/caf\xe9.tsv"))
-        odd.write_text("a\tr\tb\n")
+        odd.write_text("a\tr\tb\nb\tr\ta\n")
         assert load_graph(odd).name == "caf?"
 
     def test_n_triples_give_names_descriptions_and_types(self, tmp_path):
