@@ -97,7 +97,9 @@ def conforming(content: Mapping[str, Any], schema: type[Record], path: Path, adv
 def _expected(message: str) -> str:
     """Put what pydantic says into our words: Predicate 'is_tier_name' failed means that a tier name was expected."""
     by_name = re.fullmatch(r"Predicate '_?is_(\w+)' failed", message)
-    return f"expected a {by_name[1].replace('_', ' ')}" if by_name else message.replace("Input should be", "expected")
+    if by_name:
+        return f"expected a {by_name[1].replace('_', ' ')}"
+    return re.sub(r"^\w+ should (be|have)", "expected", message)
 
 
 @contextmanager

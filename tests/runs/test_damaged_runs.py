@@ -194,6 +194,11 @@ class TestTheLanguageModelOfATier:
                 {"model_type": "gpt2"},
                 "the language model .* has no weights h.0.attn",
             ),
+            (
+                "tokenizer.json",
+                {"normalizer": {"type": "Prepend", "prepend": "e"}},
+                "has normalizer.type 'Prepend'; exp",
+            ),
             ("config.json", {"hidden_size": 16_000}, "has hidden_size 16,000, but its weights have at most"),
             ("config.json", {"num_hidden_layers": 10**9}, "has num_hidden_layers 1,000,000,000, but its weights"),
         ],

@@ -239,7 +239,7 @@ class TestKeeping:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"weights": [1.0, 2.0]}, "calibration.head.weights .* should have at least 3 items"),
+            ({"weights": [1.0, 2.0]}, "calibration.head.weights .* expected at least 3 items"),
             ({"intercept": "low"}, "has calibrations.0.calibration.head.intercept 'low'; expected a valid number"),
             ({"sums": [0.0, 1.0]}, "the steps of a curve fall, or are not as many as its values"),
             (

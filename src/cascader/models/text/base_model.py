@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from cascader.errors import DataError, MissingExtraError, SettingsError
+from cascader.models.text.tokenizer_files import check_tokenizer
 from cascader.paths import check_regular
 from cascader.storage import read_json, replaced_folder, tensor_shapes
 
@@ -140,6 +141,7 @@ def load_held_model(base: str, folder: Path, is_trained: bool) -> BaseModel:
     if asked:
         raise DataError(f"{held / 'config.json'} has {asked[0]!r}, which asks for code of others. It is not loaded.")
     _check_sizes(about, held)
+    check_tokenizer(held)
     return replace(_load(str(held), str(held), True, "Copy the run again from where it came from."), name=base)
 
 
