@@ -17,11 +17,19 @@ from cascader.paths import regular
 from cascader.storage.files import atomic_file, write_bytes, write_text
 
 if TYPE_CHECKING:
-    from pyarrow import ChunkedArray, StringArray
+    from pyarrow import ChunkedArray, DataType, StringArray
+    from pyarrow.parquet import FileMetaData, RowGroupMetaData
     from torch import Tensor
 
 Array = NDArray[Any]
 Found = TypeVar("Found")
+#: Sorted triples have up to 5 values in a byte of a Parquet file, and those of a complete grid 25; a bomb has hundreds.
+_VALUES_PER_BYTE = 10
+#: Five million triples, however few bytes they take up.
+_ALWAYS_FINE_VALUES = 1 << 24
+#: As of archives: tables shrink to a twentieth.
+_MAX_RATIO = 200
+_ALWAYS_FINE_BYTES = 64 << 20
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -159,7 +167,7 @@ def write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
 
 def read_parquet(path: Path) -> dict[str, list[Any]]:
     """Read a Parquet file as columns of Python values."""
-    return _read_parquet(path, lambda column: column.to_pylist())
+    return _read_parquet(path, _values)
 
 
 def parquet_columns(path: Path) -> dict[str, CodedTexts | list[Any]]:
@@ -168,15 +176,21 @@ def parquet_columns(path: Path) -> dict[str, CodedTexts | list[Any]]:
 
 
 def _read_parquet(path: Path, values: "Callable[[ChunkedArray], Found]") -> dict[str, Found]:
+    """Read the columns of a Parquet file but for nested ones; a text that many rows have is in memory once."""
     import pyarrow
     import pyarrow.parquet
 
     try:
         with regular(path).open("rb") as file:
-            table = pyarrow.parquet.ParquetFile(file).read()
-        twice = [name for name, count in Counter(table.column_names).items() if count > 1]
-        if twice:
-            raise DataError(f"{path} has two columns called {twice[0]!r}. Rename one of them.")
+            about = pyarrow.parquet.ParquetFile(file)
+            _check_expansion(path, about.metadata)
+            fields = [field for field in about.schema_arrow if not pyarrow.types.is_nested(field.type)]
+            twice = [name for name, count in Counter(about.schema_arrow.names).items() if count > 1]
+            if twice:
+                raise DataError(f"{path} has two columns called {twice[0]!r}. Rename one of them.")
+            texts = [field.name for field in fields if field.type in _texts()]
+            table = pyarrow.parquet.ParquetFile(file, read_dictionary=texts).read([field.name for field in fields])
+        table.validate(full=True)  # a code may be out of its dictionary
         return {name: values(table.column(name)) for name in table.column_names}
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or ' '.join(str(error).split())}.") from error
@@ -185,11 +199,57 @@ def _read_parquet(path: Path, values: "Callable[[ChunkedArray], Found]") -> dict
         raise DataError(f"{path} is not a Parquet file: {reason}. Write it again, or convert it to TSV.") from error
 
 
+def _check_expansion(path: Path, about: "FileMetaData") -> None:
+    """Refuse a file whose rows would take up far more than it does: equal ones take up nothing, but in memory."""
+    groups = [about.row_group(place) for place in range(about.num_row_groups)]
+    values = sum(max(group.num_rows, _most_values(group)) * about.num_columns for group in groups)
+    unpacked = sum(group.total_byte_size for group in groups)
+    size = path.stat().st_size
+    for count, what, ratio, always_fine in (
+        (values, "values", _VALUES_PER_BYTE, _ALWAYS_FINE_VALUES),
+        (unpacked, "uncompressed bytes", _MAX_RATIO, _ALWAYS_FINE_BYTES),
+    ):
+        if count > max(ratio * size, always_fine):
+            raise DataError(
+                f"{path} has {count:,} {what} in {size:,} bytes, expected at most {ratio} in each: it looks like a "
+                "decompression bomb. If you trust it, convert it to TSV."
+            )
+
+
+def _most_values(group: "RowGroupMetaData") -> int:
+    return max((group.column(place).num_values for place in range(group.num_columns)), default=0)
+
+
+def _texts() -> "tuple[DataType, ...]":
+    import pyarrow
+
+    return pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.large_binary()
+
+
+def _values(column: "ChunkedArray") -> list[Any]:
+    """The value of every row; equal texts are one object."""
+    import pyarrow
+
+    if not pyarrow.types.is_dictionary(column.type):
+        return column.to_pylist()
+    whole = column.unify_dictionaries().combine_chunks()
+    values = [*whole.dictionary.to_pylist(), None]
+    return [values[-1 if code is None else code] for code in whole.indices.to_pylist()]
+
+
 def _coded_or_values(column: "ChunkedArray") -> CodedTexts | list[Any]:
     import pyarrow
 
-    is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
-    return _coded(column.fill_null("")) if is_text else column.to_pylist()
+    kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
+    if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+        return _values(column)
+    if kind is column.type:
+        return _coded(column.fill_null(""))
+    whole = column.unify_dictionaries().combine_chunks()
+    texts = pyarrow.concat_arrays([whole.dictionary, pyarrow.array([""], kind)])
+    places = whole.indices.cast(pyarrow.int32()).fill_null(len(texts) - 1).dictionary_encode()
+    found = _coded(pyarrow.chunked_array([texts.take(places.dictionary)]))  # in the order in which they are met
+    return CodedTexts(found.texts, found.codes[places.indices.to_numpy()])
 
 
 def separated_columns(content: bytes, delimiter: str, width: int, skipped_rows: int = 0) -> list[CodedTexts] | None:
