@@ -5,6 +5,9 @@ import os
 import platform
 import shutil
 import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from cascader.models.text.reading import FrozenLayers
 from cascader.models.text.text_model import Tokens
 from cascader.runs import every_question
 from cascader.runs.folder import load_scorer
-from cascader.scoring import ScoreStore, ray_engine
+from cascader.scoring import ScoreStore, ray_address, ray_engine
 from cascader.scoring.engine import Call, LocalEngine, Task
 from cascader.scoring.ray_engine import RayEngine, Worker
 from cascader.scoring.shares import Share, ShareEngine
@@ -53,6 +56,28 @@ class TestBadInput:
         monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:2")
         assert "no Ray cluster answers at 127.0.0.1:2" in self.error(tmp_path, None)
 
+    @pytest.mark.parametrize(
+        ("answer", "found"),
+        [
+            (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it answered b'HTTP/1.1 ', not in gRPC"),
+            (b"", "it closed the connection"),
+            (None, "it has not answered for 0 seconds"),
+        ],
+    )
+    def test_an_address_where_something_else_listens(self, tmp_path, monkeypatch, answer, found):
+        monkeypatch.setattr(ray_address, "_SECONDS_TO_ANSWER", 0.3)
+        monkeypatch.setattr("ray.init", lambda *_, **__: pytest.fail("Ray tries for many minutes"))
+        with listening(answer) as address:
+            assert self.error(tmp_path, address) == (
+                f"what listens at {address} is no head of a Ray cluster: {found}. Expected the address that `ray start "
+                "--head` prints, usually with port 6379 (8265 is that of the dashboard). Check the address."
+            )
+
+    def test_behind_tls_only_ray_can_tell(self, monkeypatch):
+        monkeypatch.setenv("RAY_USE_TLS", "1")
+        with listening(b"\x15\x03\x01\x00\x02\x02\x46\x00\x00") as address:
+            RayEngine(address).check_address()
+
     @pytest.mark.parametrize("address", ["ray://10.0.0.1:10001", "http://10.0.0.1:8265", "head", "head:", "head:a"])
     def test_what_is_no_address(self, tmp_path, address):
         assert f"{address!r} is no address of a Ray cluster, expected HOST:PORT" in self.error(tmp_path, address)
@@ -79,6 +104,25 @@ class TestBadInput:
     def test_no_workers(self):
         with pytest.raises(SettingsError, match="workers is 0, expected at least 1"):
             RayEngine(workers=0)
+
+
+@contextmanager
+def listening(answer):
+    """A server that gives this answer to whoever connects, and hangs up; None: it says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)  # so that it is not reset
+                if answer is None:
+                    connection.recv(1000)
+                else:
+                    connection.sendall(answer)
+
+        serving = pool.submit(serve)
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        serving.result(timeout=10)
 
 
 def without_credentials(loaded, shard):

@@ -7,7 +7,6 @@ import logging
 import os
 import platform
 import signal
-import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 from cascader.display import no_progress
 from cascader.errors import CascaderError, EngineError, MissingExtraError, SettingsError, StorageError
 from cascader.scoring.engine import THREADS, Call, Task, cores, done
+from cascader.scoring.ray_address import NEW_HERE, check_reachable
 from cascader.scoring.shares import ShareEngine
 from cascader.storage import CACHE_VARIABLE, versions_of
 
@@ -26,9 +26,6 @@ logger = logging.getLogger(__name__)
 _RETRIES = 3
 #: How long a cluster without a free CPU is waited for before a note says so.
 _SECONDS_UNTIL_NOTE = 30.0
-_SECONDS_TO_CONNECT = 5.0
-#: What Ray calls the address of a new cluster on this machine.
-_NEW_HERE = "local"
 #: Scores do not pass through Ray's object store, so that the smallest is large enough (Ray takes no less than 75 MB).
 _OBJECT_STORE_BYTES = 80 << 20
 #: What scores depend on, to the last bit; Ray itself insists on its own version and on that of Python.
@@ -124,7 +121,7 @@ class RayEngine:
         """Refuse an address at which nothing answers, without connecting."""
         address = self._named_address()
         if address and not self._is_ours:
-            _check_reachable(address)
+            check_reachable(address)
 
     def _named_address(self) -> str | None:
         return self.address or os.environ.get("RAY_ADDRESS")
@@ -279,34 +276,14 @@ def _connect(address: str | None, workers: int | None) -> None:
         "include_dashboard": False,
     }
     with _own_signal_handlers(), _explained(address):
-        if address and address != _NEW_HERE:
-            _check_reachable(address)
+        if address and address != NEW_HERE:
+            check_reachable(address)
             ray.init(address, **quietly)
             return
         try:
             ray.init(address or None, **quietly, **new)
         except ValueError:  # there is one already that `ray start` has started, and it has its own settings
             ray.init(**quietly)
-
-
-def _check_reachable(address: str) -> None:
-    """Find out in seconds what Ray would try for minutes."""
-    host, colon, port = address.rpartition(":")
-    if address in ("auto", _NEW_HERE):
-        return
-    if "://" in address or not colon or not port.isdecimal():
-        raise EngineError(
-            f"{address!r} is no address of a Ray cluster, expected HOST:PORT, such as 10.0.0.1:6379, which `ray start "
-            "--head` prints. From outside the cluster, use: ray job submit"
-        )
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS_TO_CONNECT).close()
-    except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise EngineError(
-            f"no Ray cluster answers at {address}: {reason}. Check the address, or start one there with: ray start "
-            f"--head --port={port}"
-        ) from error
 
 
 @contextmanager
