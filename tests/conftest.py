@@ -65,8 +65,8 @@ def accept_every_gain(folder: Path) -> None:
         if len(trial["tiers"]) < most:
             trial["valid_mrr"] /= 2
         for later in trial["later"]:
-            if later["keep"] is not None:
-                later["alpha"] = {"head": 0.5, "tail": 0.5, "relations": {}}
+            if later["keep"] is not None and 1.0 in (later["alpha"]["head"], later["alpha"]["tail"]):
+                later |= {"alpha": {"head": 0.9, "tail": 0.9, "relations": {}}, "scale": "standardized"}
     write_record(path, {name: value for name, value in saved.items() if name != "sha256"})
 
 
