@@ -59,11 +59,10 @@ def accept_every_gain(folder: Path) -> None:
     """
     path = folder / "tuning.json"
     saved = json.loads(path.read_text())
-    most = max(len(trial["tiers"]) for trial in saved["trials"])
-    for trial in saved["trials"]:
+    sizes = [(trial["pairs_per_query"] > 0, len(trial["tiers"])) for trial in saved["trials"]]
+    for trial, size in zip(saved["trials"], sizes, strict=True):
         trial["p_value"] = None
-        if len(trial["tiers"]) < most:
-            trial["valid_mrr"] /= 2
+        trial["valid_mrr"] /= 1 if size == max(sizes) else 2
         for later in trial["later"]:
             if later["keep"] is not None and 1.0 in (later["alpha"]["head"], later["alpha"]["tail"]):
                 later |= {"alpha": {"head": 0.9, "tail": 0.9, "relations": {}}, "scale": "standardized"}
