@@ -4,10 +4,10 @@ import io
 import json
 import shutil
 
+import pyarrow.parquet
 import pytest
 
 import cascader
-from cascader.storage import read_parquet
 from tests.cli.conftest import call_once
 
 HOSTILE = "[bold]pain[/bold] \x1b[31mred"
@@ -178,7 +178,7 @@ def test_a_table_of_labels_is_a_table_of_decisions(run, drugs, tmp_path):
 
 def header_of(path):
     if path.suffix == ".parquet":
-        return list(read_parquet(path))
+        return pyarrow.parquet.read_schema(path).names  # ours reads no nested columns
     (header, *_) = path.read_text().splitlines()
     return header.split("\t" if path.suffix == ".tsv" else ",")
 
