@@ -115,7 +115,7 @@ def test_the_grid_is_the_papers():
 
 
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize("scale", ["raw", "centered"])
+@pytest.mark.parametrize("scale", ["raw", "standardized"])
 def test_it_does_not_matter_in_what_unit_a_tier_gives_its_scores(factor, scale):
     kg = random_graph(triples=900)
     first, second = Frequency().fit(kg), Oracle(kg, noise=2.0)

@@ -10,9 +10,9 @@ from scipy.special import expit
 from cascader.errors import SettingsError
 from cascader.graph import Candidates, FloatArray, IntArray, Queries
 
-#: How scores are scaled before they are added: not at all, to mean 0 per query, by the logistic function, or to mean 0
-#: and standard deviation 1 per query.
-Scale = Literal["raw", "centered", "logistic", "standardized"]
+#: How scores are scaled before they are added: not at all, by the logistic function, or to mean 0 and standard
+#: deviation 1 per query.
+Scale = Literal["raw", "logistic", "standardized"]
 #: Where pruned candidates end up: with their old scores (Eq. 2 to the letter), or always below the kept ones.
 Pruned = Literal["unchanged", "below"]
 
@@ -160,8 +160,6 @@ def _scaled(values: FloatArray, scale: Scale, center: FloatArray, spread: FloatA
     """Scale values monotonically within each query, so that no order changes."""
     if scale == "raw":
         return values
-    if scale == "centered":
-        return values - center
     if scale == "logistic":
         return expit(values)
     is_constant = spread <= 1e-6 * (1 + np.abs(center))  # all scores are equal up to float32 rounding
