@@ -139,3 +139,28 @@ def test_a_later_tier_that_knows_nothing_can_be_left_without_weight():
         best_reranking(first, noise, kg, queries, TopK(10), alphas=ALPHAS).mrr
         < best_reranking(first, noise, kg, queries, TopK(10)).mrr
     )
+
+
+class RulesOut:
+    """A tier that rules out every other entity with -inf."""
+
+    def score_all(self, queries):
+        scores = np.tile(np.arange(60, dtype=np.float32), (len(queries), 1))
+        scores[:, ::2] = -np.inf
+        return scores
+
+    def score(self, queries, candidates):
+        return self.score_all(queries)[candidates.rows, candidates.ids]
+
+
+def test_what_a_tier_rules_out_does_not_matter_where_it_has_no_weight():
+    kg = random_graph(triples=900)
+    first, queries = Oracle(kg), Queries.from_triples(kg.valid)
+    alone = evaluate(first, kg, "valid").mrr
+    for found in (
+        best_sum(first, RulesOut(), kg, queries),
+        best_reranking(first, RulesOut(), kg, queries, TopK(10), Fusion("raw", "unchanged")),
+        best_reranking(first, RulesOut(), kg, queries, TopK(10)),
+    ):
+        assert found.alpha == Alpha(1.0, 1.0)
+        assert found.mrr == pytest.approx(alone)

@@ -126,7 +126,8 @@ def best_sum(
     for block in iter_blocks(queries, kg.known(), "choosing alpha"):
         scores = earlier.score_all(block.questions), later.score_all(block.questions)
         if alphas is None:
-            alphas = alphas_for(*(each.std(axis=1) for each in scores))
+            with np.errstate(invalid="ignore"):  # infinite scores have no deviation
+                alphas = alphas_for(*(each.std(axis=1) for each in scores))
         ranks = [block.rank(blend_all(*scores, _same(alpha, scores[0]))).filtered.mean for alpha in alphas]
         reciprocal[:, block.places] = 1 / np.stack(ranks)
     return TunedBlend(ALPHAS if alphas is None else alphas, reciprocal, queries, by_side)

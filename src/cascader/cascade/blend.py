@@ -86,7 +86,14 @@ def blend(earlier: FloatArray, later: FloatArray, alpha: FloatArray) -> FloatArr
     [[0.75, 0.25]]
     """
     weights = alpha[:, None] if earlier.ndim > alpha.ndim else alpha
-    return weights * earlier + (1 - weights) * later
+    return _weighed(earlier, weights) + _weighed(later, 1 - weights)
+
+
+def _weighed(scores: FloatArray, weights: FloatArray) -> FloatArray:
+    """Scores times weights; without weight nothing is left of a score, not even of one that is infinite."""
+    nothing = weights == 0
+    weighed: FloatArray = weights * (np.where(nothing, 0, scores) if nothing.any() else scores)
+    return weighed
 
 
 def blend_all(earlier: FloatArray, later: FloatArray, alpha: FloatArray, scale: Scale = "raw") -> FloatArray:
@@ -151,8 +158,9 @@ def scaled_candidates(values: FloatArray, candidates: Candidates, scale: Scale) 
 def moments_of(values: FloatArray, rows: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
     """Compute the mean and standard deviation of each query's values; shapes (queries,)."""
     sizes = np.bincount(rows, minlength=count).clip(1)
-    center = np.bincount(rows, weights=values, minlength=count) / sizes
-    variance = np.bincount(rows, weights=(values - center[rows]) ** 2, minlength=count) / sizes
+    with np.errstate(invalid="ignore"):  # infinite values have no deviation
+        center = np.bincount(rows, weights=values, minlength=count) / sizes
+        variance = np.bincount(rows, weights=(values - center[rows]) ** 2, minlength=count) / sizes
     return center.astype(np.float32), np.sqrt(variance).astype(np.float32)
 
 
